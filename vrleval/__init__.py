@@ -1,0 +1,3 @@
+"""vrleval: asynchronous evaluation on video benchmarks, with frames from a vrldata store."""
+
+from vrldata import __version__ as __version__
