@@ -1,0 +1,196 @@
+"""From the score of a response to the reward that trains: weights, length and repetition, every component
+kept.
+
+Scores come from `vrldata.tasks`; advantages from `algorithms`. A response that could not be scored has no
+reward (None), never 0. No torch here but in `outcome_to_tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from vrldata.config import BaseConfig
+from vrldata.types import Score
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class RewardWeights(BaseConfig):
+    """Weights of the components of a reward."""
+
+    accuracy: float = Field(default=0.9, ge=0)
+    """Weight of the accuracy (0 to 1). accuracy + format must be 1."""
+    format: float = Field(default=0.1, ge=0)
+    """Weight of keeping to the requested answer form (0, 0.5 or 1)."""
+    overlong: float = Field(default=0.0, ge=0)
+    """Weight of the length penalty (-1 to 0); 0 switches it off."""
+    repetition: float = Field(default=0.0, ge=0)
+    """Weight of the repetition penalty (-1 to 0); 0 switches it off."""
+
+    @model_validator(mode="after")
+    def _sum_is_one(self) -> RewardWeights:
+        total = self.accuracy + self.format
+        if abs(total - 1) > 1e-6:
+            raise ValueError(
+                f"accuracy ({self.accuracy}) and format ({self.format}) must add up to 1, not {total:g}"
+            )
+        return self
+
+
+class RewardConfig(BaseConfig):
+    """How a score becomes a reward."""
+
+    weights: RewardWeights = RewardWeights()
+    """Weights of the components."""
+    weights_by_type: dict[str, RewardWeights] = Field(default_factory=dict)
+    """Weights of single problem types, in place of `weights`."""
+    overlong_buffer: int | None = Field(default=None, ge=1)
+    """Tokens below the length limit over which the penalty grows to -1; null takes a quarter of it."""
+    mask_truncated: bool = False
+    """Leave responses that hit the length limit out of the loss; their reward still counts in the group."""
+    repetition_ngram: int = Field(default=8, ge=1)
+    """Length in tokens of the n-grams that the repetition penalty counts."""
+
+    @model_validator(mode="after")
+    def _types_are_known(self) -> RewardConfig:
+        if self.weights_by_type:
+            from vrldata.errors import TaskError
+            from vrldata.tasks import canonical_type
+
+            for name in self.weights_by_type:
+                try:
+                    canonical_type(name)
+                except TaskError as error:
+                    raise ValueError(f"weights_by_type: {error}") from error
+        return self
+
+    def weights_for(self, problem_type: str | None) -> RewardWeights:
+        """Weights of one problem type; any spelling that the task registry accepts."""
+        if problem_type is None or not self.weights_by_type:
+            return self.weights
+        if problem_type in self.weights_by_type:
+            return self.weights_by_type[problem_type]
+        from vrldata.tasks import canonical_type
+
+        wanted = canonical_type(problem_type)
+        for name, weights in self.weights_by_type.items():
+            if canonical_type(name) == wanted:
+                return weights
+        return self.weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The reward of one response.
+
+    Attributes:
+        overall: what trains; None where the response could not be scored.
+        components: `accuracy` (absent where None), `format`, `overlong`, `repetition`, and the parts of
+            the score.
+    """
+
+    overall: float | None
+    components: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        """False where the row must be masked out of its group."""
+        return self.overall is not None
+
+
+def shape_reward(
+    score: Score,
+    config: RewardConfig,
+    *,
+    response_length: int,
+    max_response_length: int,
+    token_ids: Sequence[int] = (),
+    problem_type: str | None = None,
+) -> Reward:
+    """w_accuracy accuracy + w_format format + w_overlong overlong + w_repetition repetition.
+
+    Args:
+        score: of the response.
+        response_length: tokens of the response.
+        max_response_length: the run's limit.
+        token_ids: tokens of the response, for the repetition penalty.
+        problem_type: chooses the weights where `weights_by_type` is set.
+    """
+    weights = config.weights_for(problem_type)
+    length = overlong_penalty(response_length, max_response_length, config.overlong_buffer)
+    repetition = repetition_penalty(token_ids, config.repetition_ngram)
+    components = {**score.parts, "format": score.format, "overlong": length, "repetition": repetition}
+    if score.accuracy is None:
+        return Reward(overall=None, components=components)
+    components["accuracy"] = score.accuracy
+    overall = (
+        weights.accuracy * score.accuracy
+        + weights.format * score.format
+        + weights.overlong * length
+        + weights.repetition * repetition
+    )
+    return Reward(overall=overall, components=components)
+
+
+def overlong_penalty(response_length: int, max_response_length: int, buffer: int | None = None) -> float:
+    """0 up to max - buffer, then falling to -1 at the limit, -1 beyond; Yu et al., "DAPO" (2025), equation
+    13.
+
+    `buffer` None takes a quarter of the limit.
+
+    >>> [overlong_penalty(length, 100, 20) for length in (80, 90, 100, 101)]
+    [0.0, -0.5, -1.0, -1.0]
+    """
+    size = max(max_response_length // 4, 1) if buffer is None else buffer
+    start = max_response_length - size
+    if response_length <= start:
+        return 0.0
+    if response_length > max_response_length:
+        return -1.0
+    return (start - response_length) / size
+
+
+def repetition_penalty(tokens: Sequence[Hashable], ngram: int = 8) -> float:
+    """-(share of n-grams that occurred before), 0 to -1; 0 for responses shorter than two n-grams.
+
+    >>> repetition_penalty([1, 2, 1, 2, 1, 2], ngram=2)
+    -0.6
+    """
+    total = len(tokens) - ngram + 1
+    if total < 2:
+        return 0.0
+    distinct = {tuple(tokens[start : start + ngram]) for start in range(total)}
+    repeated = total - len(distinct)
+    return -repeated / total if repeated else 0.0
+
+
+def outcome_to_tokens(rewards: Sequence[float | None], response_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """(token_level_rewards (B, T), valid bool (B,)): each reward on the last masked token of its row.
+
+    A reward of None, or a row without tokens, gives a row of zeros that is not valid.
+    """
+    import torch
+
+    dtype = torch.float64 if response_mask.dtype == torch.float64 else torch.float32
+    placed = torch.zeros(response_mask.shape, dtype=dtype, device=response_mask.device)
+    valid = torch.zeros(response_mask.shape[0], dtype=torch.bool, device=response_mask.device)
+    for row, reward in enumerate(rewards):
+        positions = torch.nonzero(response_mask[row]).flatten()
+        if reward is None or positions.numel() == 0:
+            continue
+        placed[row, positions[-1]] = reward
+        valid[row] = True
+    return placed, valid
+
+
+def drop_truncated(response_mask: Tensor, finish_reasons: Sequence[str]) -> Tensor:
+    """`response_mask` with rows that ended by `length` set to 0. Apply it once advantages are computed."""
+    import torch
+
+    ended = torch.tensor([reason != "length" for reason in finish_reasons], device=response_mask.device)
+    return response_mask * ended.unsqueeze(-1).to(response_mask.dtype)
