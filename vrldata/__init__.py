@@ -41,13 +41,13 @@ _PUBLIC = {
     "MissingExtraError": "vrldata.errors",
 }
 
-__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - the names are strings of the table above
+__all__ = [*_PUBLIC, "__version__"]
 
 if TYPE_CHECKING:
     from vrldata.build import BuildReport as BuildReport
     from vrldata.dataset import Dataset as Dataset
     from vrldata.dataset import create as create
-    from vrldata.dataset import open as open  # noqa: A004 - the public name of the contract
+    from vrldata.dataset import open as open
     from vrldata.decoding import decode as decode
     from vrldata.errors import AnnotationError as AnnotationError
     from vrldata.errors import BenchmarkError as BenchmarkError

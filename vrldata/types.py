@@ -72,7 +72,7 @@ class Clip:
         return self.spec.clip_id(self.video_path)
 
     def to_torch(self) -> torch.Tensor:
-        """uint8 (T, 3, H, W), a view of `frames` without a copy. Do not write to it: the store may be mapped."""
+        """uint8 (T, 3, H, W), a view of `frames` without a copy. Never write to it."""
         import warnings
 
         import torch
@@ -95,9 +95,10 @@ class Clip:
         return self.frames, {**self._metadata_fields(), "do_sample_frames": False}
 
     def as_hf(self) -> Any:
-        """What a transformers processor takes: `(frames, metadata)` for `videos=` and `video_metadata=`, no copy.
+        """What a transformers processor takes, `(frames, metadata)`, without a copy.
 
-        Pass `do_sample_frames=False, do_resize=False` to the processor. An image gives a PIL image (one copy).
+        Pass them as `videos=` and `video_metadata=`, with `do_sample_frames=False, do_resize=False`.
+        An image gives a PIL image (one copy).
         """
         if self.kind == "image":
             from PIL import Image
@@ -175,7 +176,7 @@ class Score:
     """The score of one response.
 
     Attributes:
-        accuracy: 0 to 1; None where nothing could be scored (judge missing, gold unreadable). Never 0 for our fault.
+        accuracy: 0 to 1; None where nothing could be scored, such as an unreadable gold answer.
         format: 0, 0.5 or 1, how well the response keeps to the requested form.
         overall: weighted sum; None where accuracy is None.
         status: `ok`, or why there is no plain score (protocol dependent).
