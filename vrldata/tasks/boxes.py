@@ -1,0 +1,194 @@
+"""Spatial answers: boxes of an image, boxes over time, tracks, and boxes with points.
+
+Boxes are (x1, y1, x2, y2). Coordinates are compared as given unless the record declares their spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vrldata.tasks.coordinates import into_key_space
+from vrldata.tasks.loose_json import JsonValue, read_json
+from vrldata.tasks.measures import Box, best_assignment, iou_2d
+from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.spans import all_numbers, shaped
+from vrldata.tasks.text import unwrap_answer_tag
+
+BOX_NAMES = ("boxes", "box", "bbox", "bbox_2d", "bboxes", "bounding_box", "bounding_boxes")
+MAX_BOXES = 256
+
+
+def parse_json_key(key: Any) -> Any:
+    """A ground truth that may be JSON already or JSON in a text.
+
+    Raises:
+        UnreadableGoldError: a text without one JSON value.
+    """
+    if not isinstance(key, str):
+        return list(key) if isinstance(key, tuple) else key
+    try:
+        return read_json(unwrap_answer_tag(key)).value
+    except UnreadableAnswerError as error:
+        raise UnreadableGoldError(f"key {key[:80]!r}: {error}") from error
+
+
+def coordinate(value: Any) -> float:
+    """A finite number, or a text that is one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    elif isinstance(value, str) and len(value) < 40:
+        try:
+            number = float(value)
+        except ValueError:
+            raise UnreadableAnswerError(f"{value!r} is no coordinate") from None
+    else:
+        raise UnreadableAnswerError(f"{str(value)[:40]!r} is no coordinate")
+    if not math.isfinite(number) or abs(number) > 1e9:
+        raise UnreadableAnswerError(f"{str(value)[:40]!r} is no finite coordinate")
+    return number
+
+
+def box_of(value: Any, *, reorder: bool) -> Box:
+    """Four coordinates as a box; corners that are swapped are refused, or put in order if `reorder`."""
+    if not isinstance(value, list | tuple) or len(value) != 4:
+        raise UnreadableAnswerError("a box needs four numbers")
+    x1, y1, x2, y2 = (coordinate(item) for item in value)
+    if reorder:
+        x1, x2, y1, y2 = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
+    if x2 < x1 or y2 < y1:
+        raise UnreadableAnswerError(f"box {[x1, y1, x2, y2]} has swapped corners")
+    return x1, y1, x2, y2
+
+
+def boxes_of(value: Any, *, reorder: bool) -> tuple[list[Box], bool, bool]:
+    """Boxes of a JSON value, whether they stand under the requested key, and whether one box is flat.
+
+    Accepts the flat box, a list of boxes, an object with one of `BOX_NAMES`, and a list of such objects.
+    """
+    requested = False
+    if isinstance(value, dict):
+        name = next((name for name in BOX_NAMES if name in value), None)
+        if name is None:
+            raise UnreadableAnswerError(f"no key 'boxes' among {sorted(value)[:5]}")
+        value, requested = value[name], name == "boxes"
+    if not isinstance(value, list) or not value:
+        raise UnreadableAnswerError("no box")
+    if not any(isinstance(item, list | dict) for item in value):
+        return [box_of(value, reorder=reorder)], requested, True
+    if len(value) > MAX_BOXES:
+        raise UnreadableAnswerError(f"more than {MAX_BOXES} boxes")
+    boxes: list[Box] = []
+    for item in value:
+        if isinstance(item, dict):
+            inner, _, _ = boxes_of(item, reorder=reorder)
+            boxes.extend(inner)
+            requested = False
+        else:
+            boxes.append(box_of(item, reorder=reorder))
+    return boxes, requested, False
+
+
+def read_spatial_gold(record: Record) -> list[Box]:
+    """The key's boxes, corners in order."""
+    try:
+        boxes, _, _ = boxes_of(parse_json_key(record.ground_truth), reorder=True)
+    except UnreadableAnswerError as error:
+        raise UnreadableGoldError(f"key {str(record.ground_truth)[:80]!r}: {error}") from error
+    return boxes
+
+
+def read_spatial(content: str, record: Record, gold: Sequence[Box]) -> Reading:
+    """The predicted boxes; several only for a key with several."""
+    parsed = read_json(content)
+    boxes, requested, flat = boxes_of(parsed.value, reorder=record.tolerant)
+    if len(boxes) > 1 and len(gold) == 1:
+        raise UnreadableAnswerError(f"{len(boxes)} boxes where one is asked for", ambiguous=True)
+    exact = parsed.exact and requested and flat == (len(gold) == 1) and all_numbers(parsed.value["boxes"])
+    shown = json.dumps([list(box) for box in boxes] if len(boxes) > 1 else list(boxes[0]))
+    return Reading(value=boxes, shown=shown, form=1.0 if exact else 0.5)
+
+
+def compare_spatial(value: Sequence[Box], gold: Sequence[Box], record: Record) -> Measured:
+    """Sum of IoU over the best one-to-one assignment, over the larger number of boxes."""
+    predicted = [into_key_space(box, record) for box in value]
+    gains = [[iou_2d(box, key) for key in gold] for box in predicted]
+    iou = best_assignment(gains) / max(len(predicted), len(gold))
+    return Measured(accuracy=shaped(iou, record.settings.iou_shape), parts={"iou": iou})
+
+
+def frames_of(value: Any, *, gold: bool) -> dict[float, Box | None]:
+    """Boxes by frame time (seconds, rounded to 1 ms); None for a frame whose box cannot be read.
+
+    Raises:
+        UnreadableAnswerError: no object of frames, a key that is no number, or two keys for one time.
+    """
+    if not isinstance(value, dict):
+        raise UnreadableAnswerError("'boxes' is no object of frame to box")
+    frames: dict[float, Box | None] = {}
+    for name, box in value.items():
+        time = round(coordinate(name), 3)
+        if time in frames:
+            raise UnreadableAnswerError(f"two boxes for frame {time:g}", ambiguous=True)
+        try:
+            single = box[0] if isinstance(box, list) and len(box) == 1 and isinstance(box[0], list) else box
+            frames[time] = box_of(single, reorder=gold)
+        except UnreadableAnswerError:
+            if gold:
+                raise
+            frames[time] = None
+    return frames
+
+
+def frames_form(parsed: JsonValue, frames: Mapping[float, Box | None]) -> float:
+    """Format share of an answer with boxes by frame: 1 for standard JSON with a valid box in every frame."""
+    valid = bool(frames) and None not in frames.values()
+    plain = valid and all(all_numbers(box) and len(box) == 4 for box in parsed.value["boxes"].values())
+    return 1.0 if parsed.exact and plain else 0.5
+
+
+def frame_ious(
+    predicted: Mapping[float, Box | None], gold: Mapping[float, Box | None], record: Record
+) -> dict[float, float]:
+    """IoU of every frame that both name; 0 where the predicted box is invalid."""
+    ious = {}
+    for time, box in predicted.items():
+        key = gold.get(time)
+        if key is not None:
+            ious[time] = iou_2d(into_key_space(box, record), key) if box is not None else 0.0
+    return ious
+
+
+def read_tracking_gold(record: Record) -> dict[float, Box | None]:
+    """The key's boxes by frame."""
+    value = parse_json_key(record.ground_truth)
+    try:
+        frames = frames_of(value.get("boxes", value) if isinstance(value, dict) else value, gold=True)
+    except UnreadableAnswerError as error:
+        raise UnreadableGoldError(f"key {str(record.ground_truth)[:80]!r}: {error}") from error
+    if not frames:
+        raise UnreadableGoldError("the key has no box")
+    return frames
+
+
+def read_tracking(content: str, record: Record, gold: Mapping[float, Box | None]) -> Reading:
+    """The predicted boxes by frame."""
+    parsed = read_json(content)
+    requested = isinstance(parsed.value, dict) and "boxes" in parsed.value
+    frames = frames_of(parsed.value["boxes"] if requested else parsed.value, gold=record.tolerant)
+    if not any(frames.values()):
+        raise UnreadableAnswerError("no valid box")
+    form = frames_form(parsed, frames) if requested else 0.5
+    return Reading(value=frames, shown=f"{len(frames)} boxes", form=form)
+
+
+def compare_tracking(
+    value: Mapping[float, Box | None], gold: Mapping[float, Box | None], record: Record
+) -> Measured:
+    """Mean IoU over the key's frames; a missing frame counts 0."""
+    ious = frame_ious(value, gold, record)
+    return Measured(
+        accuracy=math.fsum(ious.values()) / len(gold), parts={"frames_found": len(ious) / len(gold)}
+    )

@@ -1,0 +1,209 @@
+"""Multiple choice: the options of a row, its key, and the letters of an answer.
+
+Letters come from the row's own options, never from a fixed set. An answer that names two options, or a
+letter together with the text of another option, names none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.text import clean, comparable, nfkc, unwrap_answer_tag
+
+_OPTION = re.compile(r"\s*[(\[]?\s*([A-Za-z])\s*(?:[)\]]\s*[.:、,]?|[.:、])\s*(.*)", re.DOTALL)
+_BARE = re.compile(r"[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s*[.:)。、,]?")
+_LETTER_AND_TEXT = re.compile(
+    r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:、,-]?|([A-Za-z])\s*[.:、)\]-])\s*(\S.*)", re.DOTALL
+)
+_LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_'’])(?<![a-z]-)([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
+_CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
+_AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
+_LETTER_LIST = re.compile(r"[A-Z](?:\s*(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s*[A-Z])+")
+_LIST_DRESS = str.maketrans("", "", "()[]{}.*'\"`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of one row: letter to text as `comparable` leaves it; empty when the row lists none."""
+
+    texts: Mapping[str, str]
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return tuple(self.texts)
+
+    def accepts(self, letter: str) -> bool:
+        return letter in self.texts if self.texts else len(letter) == 1
+
+    def named_by(self, text: str) -> list[str]:
+        """Letters of the options whose text equals `text`."""
+        wanted = comparable(text)
+        return [letter for letter, option in self.texts.items() if wanted and option == wanted]
+
+
+def split_option(option: str) -> tuple[str | None, str]:
+    """The letter that an option begins with, if any, and its text.
+
+    >>> split_option("(B) the red car")
+    ('B', 'the red car')
+    >>> split_option("the red car")
+    (None, 'the red car')
+    """
+    found = _OPTION.fullmatch(nfkc(option))
+    return (found.group(1).upper(), found.group(2).strip()) if found else (None, option.strip())
+
+
+@lru_cache(maxsize=8192)
+def read_options(options: tuple[str, ...]) -> Options:
+    """Letters and texts of a row's options, from their own prefixes where each has a different one."""
+    return Options(texts={letter: comparable(text) for letter, text in letter_options(options)})
+
+
+def letter_options(options: Sequence[str]) -> list[tuple[str, str]]:
+    """(letter, text) of each option: its own prefix where each has a different one, else its position.
+
+    >>> letter_options(["saw", "drill"])
+    [('A', 'saw'), ('B', 'drill')]
+    """
+    split = [split_option(option) for option in options]
+    letters = [letter for letter, _ in split]
+    if None not in letters and len(set(letters)) == len(letters):
+        return [(letter or "", text) for letter, text in split]
+    positions = [_position_letter(index) for index in range(len(split))]
+    # A prefix counts as one only where it agrees with the position: "E. coli" may be a text.
+    return [
+        (place, text if letter == place else options[index].strip())
+        for index, (place, (letter, text)) in enumerate(zip(positions, split, strict=True))
+    ]
+
+
+def _position_letter(index: int) -> str:
+    return chr(65 + index) if index < 26 else chr(64 + index // 26) + chr(65 + index % 26)
+
+
+def read_gold(record: Record) -> frozenset[str]:
+    """The key as a set of letters.
+
+    Raises:
+        UnreadableGoldError: it is no letter and no text of the row's options.
+    """
+    options = read_options(record.options)
+    key = record.ground_truth
+    if isinstance(key, list | tuple):
+        if not key:
+            raise UnreadableGoldError("the key is an empty list")
+        return frozenset(letter for item in key for letter in _resolve_key(item, options))
+    return _resolve_key(key, options)
+
+
+def _resolve_key(key: Any, options: Options) -> frozenset[str]:
+    if isinstance(key, bool) or not isinstance(key, str | int | float):
+        raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text")
+    text = clean(unwrap_answer_tag(str(key)))
+    bare = _BARE.fullmatch(text)
+    if bare and options.accepts(bare.group(1).upper()):
+        return frozenset(bare.group(1).upper())
+    if named := options.named_by(text):
+        if len(named) > 1:
+            raise UnreadableGoldError(f"key {key!r} is the text of options {', '.join(named)}")
+        return frozenset(named)
+    if pair := _LETTER_AND_TEXT.fullmatch(text):
+        letter = (pair.group(1) or pair.group(2)).upper()
+        others = [other for other in options.named_by(pair.group(3)) if other != letter]
+        if options.accepts(letter) and not (others and letter not in options.named_by(pair.group(3))):
+            return frozenset(letter)
+    if (letters := _letter_list(text)) and all(options.accepts(letter) for letter in letters):
+        return frozenset(letters)
+    known = f"options {', '.join(options.letters)}" if options.texts else "no options are known"
+    raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text ({known})")
+
+
+def _letter_list(text: str) -> list[str]:
+    """The letters of a text that is nothing but a list of different capitals, such as `A, C`."""
+    plain = text.translate(_LIST_DRESS).strip()
+    if len(plain) > 200 or not _LETTER_LIST.fullmatch(plain):
+        return []
+    letters = [character for character in plain if "A" <= character <= "Z"]
+    return letters if len(set(letters)) == len(letters) else []
+
+
+def read_answer(content: str, record: Record, gold: frozenset[str]) -> Reading:
+    """The letters that `content` names; one unless the key has several.
+
+    Raises:
+        UnreadableAnswerError: it names none, several for a single-answer question, or one that is no option.
+    """
+    options = read_options(record.options)
+    text = clean(content)
+    if len(gold) > 1:
+        return _several(text, options)
+    letter = _one_letter(text, options)
+    return Reading(value=frozenset([letter]), shown=letter)
+
+
+def _several(text: str, options: Options) -> Reading:
+    letters = _letter_list(text) or lone_letters(text)
+    if not letters and (bare := _BARE.fullmatch(text)):
+        letters = [bare.group(1).upper()]
+    if not letters:
+        letters = options.named_by(text)
+    if not letters or not all(options.accepts(letter) for letter in letters):
+        raise UnreadableAnswerError(f"no list of the options' letters in {text[:80]!r}")
+    return Reading(value=frozenset(letters), shown=", ".join(sorted(set(letters))))
+
+
+def _one_letter(text: str, options: Options) -> str:
+    if bare := _BARE.fullmatch(text):
+        return _valid(bare.group(1).upper(), options)
+    named = options.named_by(text)
+    if len(named) == 1:
+        return named[0]
+    if pair := _LETTER_AND_TEXT.fullmatch(text):
+        letter, rest = (pair.group(1) or pair.group(2)).upper(), pair.group(3)
+        fitting = options.named_by(rest)
+        if letter in fitting:
+            return letter
+        if fitting:
+            raise UnreadableAnswerError(
+                f"letter {letter} with the text of option {fitting[0]}", ambiguous=True
+            )
+    letters = lone_letters(text)
+    if len(letters) != 1:
+        reason = f"{len(letters)} letters" if letters else "no letter"
+        raise UnreadableAnswerError(f"{reason} in {text[:80]!r}", ambiguous=len(set(letters)) > 1)
+    return _valid(letters[0], options)
+
+
+def _valid(letter: str, options: Options) -> str:
+    if not options.accepts(letter):
+        raise UnreadableAnswerError(f"{letter} is none of the options {', '.join(options.letters)}")
+    return letter
+
+
+def lone_letters(text: str) -> list[str]:
+    """Capital letters that stand alone in prose; the article A and the pronoun I are none.
+
+    >>> lone_letters("I think B")
+    ['B']
+    >>> lone_letters("A or B")
+    ['A', 'B']
+    """
+    letters = []
+    for match in _LONE_CAPITAL.finditer(text):
+        letter = match.group(1)
+        if letter in "AI":
+            follows = _CONTINUES.match(text, match.end())
+            if follows and follows.group(1) not in _AFTER_LETTER:
+                continue
+        letters.append(letter)
+    return letters
+
+
+def compare(value: frozenset[str], gold: frozenset[str], record: Record) -> Measured:
+    """1 where the letters are exactly those of the key."""
+    return Measured(accuracy=float(value == gold))

@@ -1,0 +1,167 @@
+"""JSON as models write it: the one value of an answer, with the usual damage repaired and noted.
+
+Nothing is evaluated. Nesting, length and the number of starting points are bounded, so time is linear.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from vrldata.tasks.reading import MAX_CONTENT_CHARS, UnreadableAnswerError
+from vrldata.tasks.text import nfkc
+
+MAX_NESTING = 32
+MAX_STARTS = 64
+
+_FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_]{0,12}[ \t]*\n?(.*?)```", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
+_UNQUOTED_NUMBER_KEY = re.compile(r"([{,]\s*)(\d{1,9}(?:\.\d{1,6})?)(\s*:)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonValue:
+    """A parsed value; `exact` when the whole content was this one value as standard JSON."""
+
+    value: Any
+    exact: bool
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+def read_json(content: str) -> JsonValue:
+    """The one JSON object or array of `content`.
+
+    >>> read_json("The span is {'time': [3, 8,]}.")
+    JsonValue(value={'time': [3, 8]}, exact=False)
+
+    Raises:
+        UnreadableAnswerError: there is none, or there are several, or a key stands twice in one object.
+    """
+    if len(content) > MAX_CONTENT_CHARS:
+        raise UnreadableAnswerError(f"the answer is longer than {MAX_CONTENT_CHARS} characters")
+    text = content.strip()
+    if _nesting(text) > MAX_NESTING:
+        raise UnreadableAnswerError(f"JSON nested deeper than {MAX_NESTING}")
+    value = _parse(text)
+    if value is not None:
+        return JsonValue(value=value, exact=True)
+    dressed = nfkc(text).strip("*`$ \t\r\n") if "```" not in text else nfkc(text)
+    fenced = _FENCE.findall(dressed)
+    if len(fenced) == 1:
+        dressed = fenced[0].strip()
+    for candidate in (dressed, _repaired(dressed)):
+        value = _parse(candidate)
+        if value is not None:
+            return JsonValue(value=value, exact=False)
+        found = _embedded(candidate)
+        if len(found) > 1:
+            raise UnreadableAnswerError("several JSON values", ambiguous=True)
+        if found:
+            return JsonValue(value=found[0], exact=False)
+    raise UnreadableAnswerError(f"no JSON value in {text[:80]!r}")
+
+
+def _nesting(text: str) -> int:
+    depth = deepest = 0
+    for character in re.findall(r"[{}\[\]]", text):
+        depth += 1 if character in "{[" else -1
+        deepest = max(deepest, depth)
+        depth = max(depth, 0)
+    return deepest
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _DuplicateKeyError
+    return made
+
+
+def _not_finite(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _short_int(digits: str) -> int | float:
+    return int(digits) if len(digits) < 64 else float(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_finite, parse_int=_short_int)
+
+
+def _parse(text: str) -> Any:
+    """The object or array that is the whole of `text`; None when it is none."""
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        value = _DECODER.decode(text)
+    except _DuplicateKeyError as error:
+        raise UnreadableAnswerError("a key stands twice in one JSON object", ambiguous=True) from error
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _embedded(text: str) -> list[Any]:
+    """Objects that stand in prose; arrays where there is no object. None inside another."""
+    for opening in ("{", "["):
+        found: list[Any] = []
+        start = text.find(opening)
+        for _ in range(MAX_STARTS):
+            if start < 0:
+                break
+            try:
+                value, end = _DECODER.raw_decode(text, start)
+            except _DuplicateKeyError as error:
+                raise UnreadableAnswerError(
+                    "a key stands twice in one JSON object", ambiguous=True
+                ) from error
+            except (ValueError, RecursionError):
+                end = start + 1
+            else:
+                if value:
+                    found.append(value)
+            start = text.find(opening, end)
+        if found:
+            return found
+    return []
+
+
+def _repaired(text: str) -> str:
+    """Single quotes, bare keys, trailing commas, Python constants and missing closing brackets mended."""
+    plain = text.replace("“", '"').replace("”", '"').replace("‘", "'").replace("’", "'")
+    if '"' not in plain:
+        plain = plain.replace("'", '"')
+    pieces, last = [], 0
+    for string in _STRING.finditer(plain):
+        pieces += [_repaired_outside(plain[last : string.start()]), string.group()]
+        last = string.end()
+    pieces.append(_repaired_outside(plain[last:]))
+    return _closed("".join(pieces))
+
+
+def _repaired_outside(text: str) -> str:
+    mended = _TRAILING_COMMA.sub(r"\1", text)
+    mended = _BARE_KEY.sub(r'\1"\2"\3', mended)
+    mended = _UNQUOTED_NUMBER_KEY.sub(r'\1"\2"\3', mended)
+    return mended.replace("None", "null").replace("True", "true").replace("False", "false")
+
+
+def _closed(text: str) -> str:
+    """`text` with the closing brackets that are missing at its very end."""
+    start = min((index for index in (text.find("{"), text.find("[")) if index >= 0), default=-1)
+    if start < 0:
+        return text
+    missing: list[str] = []
+    for character in re.findall(r"[{}\[\]]", text[start:]):
+        if character in "{[":
+            missing.append("}" if character == "{" else "]")
+        elif not missing or missing.pop() != character:
+            return text
+    return text.rstrip().rstrip(",") + "".join(reversed(missing)) if len(missing) <= 2 else text

@@ -1,0 +1,111 @@
+"""Numbers written in words, English and Chinese, as digits. Finding numbers in digits is `numbers`."""
+
+from __future__ import annotations
+
+import re
+
+_UNIT_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+)
+_TEN_WORDS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_UNITS = {word: value for value, word in enumerate(_UNIT_WORDS.split())}
+_TENS = {word: 10 * value for value, word in enumerate(_TEN_WORDS.split(), start=2)}
+_SCALES = {"hundred": 100, "dozen": 12, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_WORD = "|".join([*_UNITS, *_TENS, *_SCALES])
+_RUN = re.compile(
+    rf"\b(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b)*(?![A-Za-z])(?:\spoint((?:\s(?:{_WORD}))+)\b)?",
+    re.IGNORECASE,
+)
+_ANY_WORD = re.compile(rf"\b(?:{_WORD})\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"\b(?:a|an)\s+(?=(?:hundred|thousand|million|billion|dozen)\b)", re.IGNORECASE)
+_NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
+_DIGIT_SCALE = re.compile(r"(\d)\s+(hundred|thousand|million|billion)\b", re.IGNORECASE)
+
+_CHINESE_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
+    "两": 2,
+    "〇": 0,
+}
+_CHINESE_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "亿": 100_000_000}
+_CHINESE = re.compile(
+    r"(?:答案)?(?:总共|一共|大约|约|共|有|是|为)*([零〇一二两三四五六七八九十百千万亿]{1,20})"
+    r"(?:[个只次人名位辆条张件头匹本棵座台块把种步秒米岁分天遍元年月日号层][^\d零〇一二两三四五六七八九十百千万亿]{0,20})?[。.!]?"
+)
+
+
+def digits_for_words(text: str) -> str:
+    """`text` with each number word, or run of them, written in digits.
+
+    >>> digits_for_words("twenty-one apples and two hundred pears")
+    '21 apples and 200 pears'
+    >>> digits_for_words("三十二个")
+    '32'
+    """
+    if not text.isascii():
+        chinese = _CHINESE.fullmatch(text.strip())
+        if chinese:
+            return str(_chinese_value(chinese.group(1)))
+    if _ANY_WORD.search(text):
+        text = _ARTICLE.sub("one ", text)
+        text = _DIGIT_SCALE.sub(
+            lambda match: f"{match.group(1)}{'0' * (len(str(_SCALES[match.group(2).lower()])) - 1)}", text
+        )
+        text = _RUN.sub(_run_digits, text)
+    return _NEGATIVE.sub("-", text)
+
+
+def _run_digits(match: re.Match[str]) -> str:
+    run = match.group()
+    whole, _, decimals = run.lower().partition(" point ")
+    numbers = [str(value) for value in _values(re.split(r"[\s-]+", whole))]
+    if decimals:
+        digits = "".join(str(_UNITS.get(word, "")) for word in decimals.split())
+        numbers[-1] += f".{digits}"
+    return " ".join(numbers)
+
+
+def _values(words: list[str]) -> list[int]:
+    """The numbers of a run: `three four` are two, `twenty one` and `two hundred and three` are one each."""
+    values: list[int] = []
+    total = current = 0
+    last = ""
+    started = False
+    for word in words:
+        if word == "and":
+            if last not in _SCALES:
+                values.append(total + current)
+                total = current = 0
+                started, last = False, ""
+            continue
+        if word in _SCALES:
+            scale = _SCALES[word]
+            if scale >= 1000:
+                total, current = total + max(current, 1) * scale, 0
+            else:
+                current = max(current, 1) * scale
+        else:
+            fits = not started or last in _SCALES or (last in _TENS and 0 < _UNITS.get(word, 0) < 10)
+            if not fits:
+                values.append(total + current)
+                total = current = 0
+            current += _UNITS.get(word, 0) + _TENS.get(word, 0)
+        started, last = True, word
+    if started:
+        values.append(total + current)
+    return values
+
+
+def _chinese_value(text: str) -> int:
+    if not any(character in _CHINESE_SCALES for character in text):
+        return int("".join(str(_CHINESE_DIGITS[character]) for character in text))
+    total = section = digit = 0
+    for character in text:
+        if character in _CHINESE_DIGITS:
+            digit = _CHINESE_DIGITS[character]
+            continue
+        scale = _CHINESE_SCALES[character]
+        if scale >= 10_000:
+            total, section, digit = (total + section + digit) * scale, 0, 0
+        else:
+            section, digit = section + (digit or 1) * scale, 0
+    return total + section + digit

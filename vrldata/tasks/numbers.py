@@ -1,0 +1,221 @@
+"""Numerical, counting and regression answers: one number in any usual dress, and how near it must be.
+
+Two different numbers are no answer. `nan` and infinities are none either.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from vrldata.tasks.measures import mean_relative_accuracy
+from vrldata.tasks.number_words import digits_for_words
+from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.text import clean, unwrap_answer_tag
+
+MAX_NUMBER_CHARS = 400
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_LATEX = (
+    ("\\left", ""),
+    ("\\right", ""),
+    ("\\,", ""),
+    ("\\!", ""),
+    ("\\;", " "),
+    ("\\ ", " "),
+    ("{,}", ","),
+    ("\\%", "%"),
+    ("\\$", ""),
+    ("\\times", "×"),
+    ("\\cdot", "×"),
+    ("\\approx", "="),
+    ("\\dfrac", "\\frac"),
+    ("\\tfrac", "\\frac"),
+    ("≈", "="),
+    ("⁄", "/"),
+    ("÷", "/"),
+    ("−", "-"),
+    ("–", "-"),
+    ("—", "-"),
+    ("﹣", "-"),
+    ("**", ""),
+    ("$", ""),
+    ("~", " "),
+)
+_CURRENCY = re.compile(r"[€£¥₹₩₽¢]|\b(?:USD|EUR|GBP|RMB|CNY|US)(?=\s*\d)")
+_FRACTION = re.compile(r"\\frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}|\\frac\s*(\d)\s*(\d)")
+_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
+_PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d{2}(?![\d,])|\d+(?:\.\d+)?|\.\d+)"
+_NUMBER = re.compile(
+    rf"""(?<![A-Za-z\d_.^])(?<!\^\{{)(?<!\d,)
+    (?P<sign>(?<![\w)%])[+-]\s?)?
+    (?:(?P<clock>\d{{1,3}}(?::[0-5]\d){{1,2}}(?:\.\d+)?)(?![\d:])
+    |(?P<whole>\d{{1,6}})\s+(?P<top>\d{{1,6}})\s?/\s?(?P<bottom>\d{{1,6}})(?![\d/.])
+    |(?P<number>{_PLAIN})(?:[eE](?P<exponent>[+-]?\d{{1,4}})(?![\dA-Za-z]))?
+      (?:\s?[×x*]\s?10\s?(?:\^\s?\{{?\s?(?P<ten>[+-]?\d{{1,4}})\s?\}}?))?
+      (?:\^\s?\{{?\s?(?P<power>[+-]?\d{{1,4}})\s?\}}?)?
+      (?:\s?/\s?(?P<over>{_PLAIN})(?!\s?[/\d]))?
+    )
+    (?P<percent>\s?(?:%|percent\b|per\ cent\b|pct\b))?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A finite number, and whether it was written with a percent sign."""
+
+    value: float
+    percent: bool = False
+
+
+def read_number(text: str, *, first: bool = False) -> Number:
+    """The one number that `text` states.
+
+    >>> read_number("about 1,234 apples")
+    Number(value=1234.0, percent=False)
+    >>> read_number("two hundred and one").value
+    201.0
+
+    Args:
+        first: take the first of several different numbers instead of refusing them.
+
+    Raises:
+        UnreadableAnswerError: there is none, or there are several different ones.
+    """
+    found = find_numbers(text)
+    if not found:
+        raise UnreadableAnswerError(f"no number in {text[:80]!r}")
+    if not first and any(number != found[0] for number in found[1:]):
+        raise UnreadableAnswerError(f"several numbers in {text[:80]!r}", ambiguous=True)
+    return found[0]
+
+
+def find_numbers(text: str) -> list[Number]:
+    """Every finite number in `text`, in order; of an equation only those right of the last `=`."""
+    plain = _without_dress(text)
+    if "=" in plain:
+        plain = plain.rsplit("=", 1)[1]
+    plain = digits_for_words(plain)
+    numbers = [_value(match) for match in _NUMBER.finditer(plain)]
+    return [number for number in numbers if number is not None]
+
+
+def _without_dress(text: str) -> str:
+    plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
+    plain = clean(unicodedata.normalize("NFKC", plain))
+    if "\\" in plain:
+        plain = _WRAPPER.sub(r" \1 ", plain)
+    for latex, replacement in _LATEX:
+        if latex in plain:
+            plain = plain.replace(latex, replacement)
+    plain = _FRACTION.sub(_plain_fraction, plain)
+    return _CURRENCY.sub(" ", plain)
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    top, bottom = match.group(1) or match.group(3), match.group(2) or match.group(4)
+    return f" {top.strip()}/{bottom.strip()} "
+
+
+def _value(match: re.Match[str]) -> Number | None:
+    if len(match.group()) > MAX_NUMBER_CHARS:
+        return None
+    if match["clock"]:
+        value = clock_seconds(match["clock"])
+    elif match["whole"]:
+        if not int(match["bottom"]):
+            return None
+        value = int(match["whole"]) + int(match["top"]) / int(match["bottom"])
+    else:
+        value = _scientific(match)
+        if match["over"]:
+            bottom = _plain(match["over"])
+            value = value / bottom if bottom else math.nan
+    if not math.isfinite(value):
+        return None
+    negative = (match["sign"] or "").startswith("-")
+    return Number(value=-value if negative else value, percent=bool(match["percent"]))
+
+
+def _scientific(match: re.Match[str]) -> float:
+    value = _plain(match["number"])
+    try:
+        if match["power"]:
+            value = value ** int(match["power"])
+        return value * 10.0 ** (int(match["exponent"] or 0) + int(match["ten"] or 0))
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
+def _plain(digits: str) -> float:
+    head, comma, tail = digits.rpartition(",")
+    if comma and len(tail) == 2:
+        return float(f"{head}.{tail}")
+    return float(digits.replace(",", ""))
+
+
+def clock_seconds(text: str) -> float:
+    """Seconds of `mm:ss` or `h:mm:ss`, each with decimals or without.
+
+    >>> clock_seconds("1:02:03.5")
+    3723.5
+    """
+    total = 0.0
+    for part in text.split(":"):
+        total = total * 60 + float(part)
+    return total
+
+
+def read_gold(record: Record) -> Number:
+    """The key as a number; JSON numbers and texts are read alike.
+
+    Raises:
+        UnreadableGoldError: it is no single finite number.
+    """
+    key = record.ground_truth
+    if isinstance(key, bool) or not isinstance(key, str | int | float):
+        raise UnreadableGoldError(f"key {key!r} is no number")
+    if isinstance(key, int | float):
+        if abs(key) > 1e300 or not math.isfinite(key):
+            raise UnreadableGoldError(f"key {str(key)[:40]} is no finite number")
+        return Number(value=float(key))
+    try:
+        return read_number(unwrap_answer_tag(key))
+    except UnreadableAnswerError as error:
+        raise UnreadableGoldError(f"key {key[:80]!r} is no single number") from error
+
+
+def read_answer(content: str, record: Record, gold: Number) -> Reading:
+    """The number that `content` states; a tolerant reading of a regression takes the first of several."""
+    number = read_number(content, first=record.tolerant and record.problem_type == "regression")
+    return Reading(value=number, shown=f"{number.value!r}{'%' if number.percent else ''}")
+
+
+def compare(value: Number, gold: Number, record: Record) -> Measured:
+    """1 where the number is near enough to the key; a percent sign on one side may also mean a hundredth."""
+    candidates = [(value.value, gold.value)]
+    if value.percent and not gold.percent:
+        candidates.append((value.value / 100, gold.value))
+    if gold.percent and not value.percent:
+        candidates.append((value.value, gold.value / 100))
+    return Measured(accuracy=float(any(near(predicted, key, record) for predicted, key in candidates)))
+
+
+def near(predicted: float, key: float, record: Record) -> bool:
+    """Whether the difference is tolerated: none for whole keys, else min(absolute, relative)."""
+    settings = record.settings
+    if key == math.floor(key):
+        return abs(predicted - key) <= settings.integer_tolerance
+    allowed = min(settings.absolute_tolerance, settings.relative_tolerance * abs(key))
+    return abs(predicted - key) <= max(1e-9, allowed)
+
+
+def compare_regression(value: Number, gold: Number, record: Record) -> Measured:
+    """Mean relative accuracy (VSI-Bench)."""
+    accuracy = mean_relative_accuracy(value.value, gold.value)
+    error = abs(value.value - gold.value)
+    return Measured(accuracy=accuracy, parts={"absolute_error": error} if math.isfinite(error) else {})

@@ -1,0 +1,275 @@
+"""`score`: one response against its ground truth, under a protocol.
+
+Extraction finds the text that counts as the answer (`extract`, `tolerant`), the type's module reads and
+compares it, and this module turns the outcome into a `Score`. Nothing here knows a single task's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from vrldata.errors import TaskError, nearest
+from vrldata.tasks import boolean, boxes, choices, free_text, numbers, preference, spans, tubes
+from vrldata.tasks.coordinates import check_space
+from vrldata.tasks.extract import strict_answer
+from vrldata.tasks.reading import (
+    Measured,
+    Reading,
+    Record,
+    ScorerTimeoutError,
+    ScoringSettings,
+    UnreadableAnswerError,
+    UnreadableGoldError,
+)
+from vrldata.tasks.registry import canonical_type
+from vrldata.types import Score
+
+MAX_SHOWN_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """How one problem type is scored.
+
+    Attributes:
+        read_gold: record -> key; raises UnreadableGoldError.
+        read_answer: (content, record, key) -> Reading; raises UnreadableAnswerError.
+        compare: (value, key, record) -> Measured.
+        judged: protocol `eval` leaves the verdict to a judge.
+    """
+
+    read_gold: Callable[[Record], Any]
+    read_answer: Callable[[str, Record, Any], Reading]
+    compare: Callable[[Any, Any, Record], Measured]
+    judged: bool = False
+
+
+TASKS: dict[str, Task] = {
+    "multiple_choice": Task(
+        read_gold=choices.read_gold, read_answer=choices.read_answer, compare=choices.compare
+    ),
+    "numerical": Task(read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare),
+    "regression": Task(
+        read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare_regression
+    ),
+    "boolean": Task(read_gold=boolean.read_gold, read_answer=boolean.read_answer, compare=boolean.compare),
+    "temporal_grounding": Task(
+        read_gold=spans.read_gold, read_answer=spans.read_answer, compare=spans.compare
+    ),
+    "spatial_temporal_grounding": Task(
+        read_gold=tubes.read_tube_gold, read_answer=tubes.read_tube, compare=tubes.compare_tube
+    ),
+    "spatial_grounding": Task(
+        read_gold=boxes.read_spatial_gold, read_answer=boxes.read_spatial, compare=boxes.compare_spatial
+    ),
+    "tracking": Task(
+        read_gold=boxes.read_tracking_gold, read_answer=boxes.read_tracking, compare=boxes.compare_tracking
+    ),
+    "segmentation": Task(
+        read_gold=tubes.read_mask_gold, read_answer=tubes.read_mask, compare=tubes.compare_mask
+    ),
+    "open_ended": Task(
+        read_gold=free_text.read_gold,
+        read_answer=free_text.read_answer,
+        compare=free_text.compare_open_ended,
+        judged=True,
+    ),
+    "ocr": Task(
+        read_gold=free_text.read_gold, read_answer=free_text.read_answer, compare=free_text.compare_ocr
+    ),
+    "preference": Task(
+        read_gold=preference.read_gold, read_answer=preference.read_answer, compare=preference.compare
+    ),
+}
+
+_RECORD_FIELDS = tuple(item.name for item in fields(Record))
+_OWN_FIELDS = frozenset({"problem_type", "response", "ground_truth", "options", "settings", "tolerant"})
+
+
+def score(
+    problem_type: str,
+    response: str,
+    answer: Any,
+    *,
+    options: Sequence[str] | Mapping[str, str] | str | None = None,
+    protocol: str = "train",
+    settings: ScoringSettings | None = None,
+    **record_fields: Any,
+) -> Score:
+    """The score of one response.
+
+    >>> score("multiple choice", "<answer>B</answer>", "B", options=["A. saw", "B. drill"]).accuracy
+    1.0
+
+    Args:
+        problem_type: any known spelling of a type.
+        response: decoded text of the model, special tokens removed.
+        answer: the ground truth, any JSON value.
+        options: the options of a multiple-choice question, with their letters or without.
+        protocol: `train` (strict), `eval` (tolerant), or another system's rules by name (`PROTOCOLS`).
+        settings: choices of the run; the defaults are those of the protocol.
+        record_fields: further fields of `Record`, such as `duration` or `coord_space`.
+
+    Raises:
+        TaskError: an unknown type, protocol or field.
+    """
+    record = make_record(problem_type, response, answer, options=options, settings=settings, **record_fields)
+    return score_record(record, protocol)
+
+
+def make_record(
+    problem_type: str,
+    response: str,
+    answer: Any,
+    *,
+    options: Sequence[str] | Mapping[str, str] | str | None = None,
+    settings: ScoringSettings | None = None,
+    **record_fields: Any,
+) -> Record:
+    """The record of one response, with the type in its canonical spelling.
+
+    Raises:
+        TaskError: an unknown type, field or coordinate space.
+    """
+    for name in record_fields:
+        if name not in _RECORD_FIELDS or name in _OWN_FIELDS:
+            raise TaskError(f"unknown record field {name!r}.{nearest(name, _RECORD_FIELDS)}")
+    check_space("coord_space", record_fields.get("coord_space"))
+    check_space("answer_coord_space", record_fields.get("answer_coord_space"))
+    return Record(
+        problem_type=canonical_type(problem_type),
+        response=response if isinstance(response, str) else "",
+        ground_truth=answer,
+        options=option_texts(options),
+        settings=settings or _DEFAULT_SETTINGS,
+        **{name: value for name, value in record_fields.items() if value is not None},
+    )
+
+
+_DEFAULT_SETTINGS = ScoringSettings()
+
+
+def option_texts(options: Sequence[str] | Mapping[str, str] | str | None) -> tuple[str, ...]:
+    """Options as a tuple of texts; a mapping of letter to text and one text with a line each are accepted."""
+    if not options:
+        return ()
+    if isinstance(options, str):
+        return tuple(line for line in options.splitlines() if line.strip())
+    if isinstance(options, Mapping):
+        return tuple(f"{letter}. {text}" for letter, text in options.items())
+    return tuple(str(option) for option in options)
+
+
+def score_record(record: Record, protocol: str = "train") -> Score:
+    """The score of a record under a protocol.
+
+    Raises:
+        TaskError: the protocol is unknown.
+    """
+    from vrldata.tasks.protocols import PROTOCOLS
+
+    rules = PROTOCOLS.get(protocol)
+    if rules is None:
+        raise TaskError(
+            f"unknown protocol {protocol!r}.{nearest(protocol, PROTOCOLS)} Known: {', '.join(PROTOCOLS)}."
+        )
+    return rules(record)
+
+
+def score_train(record: Record) -> Score:
+    """Strict scoring for training: only the one answer tag after the reasoning counts.
+
+    Statuses: ok, no_answer, unparsable (accuracy 0 each); bad_ground_truth, timeout (accuracy None).
+    """
+    task = TASKS[record.problem_type]
+    try:
+        gold = task.read_gold(record)
+    except UnreadableGoldError as error:
+        return unscored("bad_ground_truth", str(error))
+    found = strict_answer(record.response, record.settings)
+    if found.text is None:
+        return finished(record, 0.0, 0.0, status="no_answer", reason=found.reason)
+    try:
+        reading = task.read_answer(found.text, record, gold)
+        measured = task.compare(reading.value, gold, record)
+    except UnreadableAnswerError as error:
+        return finished(
+            record, 0.0, 0.5, status="unparsable", reason=str(error), extracted=found.text, how=found.how
+        )
+    except UnreadableGoldError as error:
+        return unscored("bad_ground_truth", str(error))
+    except ScorerTimeoutError as error:
+        return unscored("timeout", str(error), extracted=found.text)
+    return finished(
+        record,
+        measured.accuracy,
+        reading.form,
+        status="ok",
+        extracted=reading.shown,
+        how=found.how,
+        parts=measured.parts,
+    )
+
+
+def finished(
+    record: Record,
+    accuracy: float,
+    form: float,
+    *,
+    status: str,
+    reason: str = "",
+    extracted: str = "",
+    how: str = "",
+    parts: Mapping[str, float] | None = None,
+) -> Score:
+    """A score with an accuracy, weighted as the run's settings say."""
+    accuracy = min(1.0, max(0.0, accuracy))
+    weights = record.settings.weights
+    return Score(
+        accuracy=accuracy,
+        format=form,
+        overall=weights.accuracy * accuracy + weights.format * form,
+        status=status,
+        extracted=extracted[:MAX_SHOWN_CHARS],
+        how=how,
+        parts=parts or {},
+        reason=reason,
+        strict=accuracy,
+    )
+
+
+def unscored(status: str, reason: str, *, extracted: str = "", form: float = 0.0, how: str = "") -> Score:
+    """A score without an accuracy: the row is masked out, never counted as 0."""
+    return Score(
+        accuracy=None,
+        format=form,
+        overall=None,
+        status=status,
+        extracted=extracted[:MAX_SHOWN_CHARS],
+        how=how,
+        reason=reason,
+    )
+
+
+def check_answer(
+    problem_type: str,
+    answer: Any,
+    options: Sequence[str] | Mapping[str, str] | str | None = None,
+    **record_fields: Any,
+) -> str | None:
+    """Why the scorer of its type cannot read a ground truth; None when it can.
+
+    >>> check_answer("multiple choice", "E", options=["A. saw", "B. drill"])
+    "key 'E' is neither a letter nor an option's text (options A, B)"
+
+    Raises:
+        TaskError: an unknown type or field.
+    """
+    record = make_record(problem_type, "", answer, options=options, **record_fields)
+    try:
+        TASKS[record.problem_type].read_gold(record)
+    except UnreadableGoldError as error:
+        return str(error)
+    return None

@@ -1,0 +1,208 @@
+"""Temporal grounding: spans in seconds, read from JSON or from plain text, compared by IoU.
+
+Formula: IoU = |intersection| / |union| of the merged span sets, clipped to [0, duration] when it is known.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from vrldata.tasks.loose_json import read_json
+from vrldata.tasks.measures import Span, iou_1d
+from vrldata.tasks.numbers import clock_seconds
+from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.text import clean, unwrap_answer_tag
+
+COVERS_VIDEO = 0.95
+"""From this share of the duration on, a predicted span counts as the whole video."""
+
+_TIME_NAMES = (
+    "times",
+    "timestamp",
+    "timestamps",
+    "span",
+    "spans",
+    "segment",
+    "segments",
+    "time_span",
+    "window",
+)
+_MAX_SPAN_CHARS = 200
+_TIME = r"(?:\d{1,3}(?::[0-5]?\d){1,2}(?:\.\d{1,9})?|\d{1,9}(?:\.\d{1,9})?)"
+_UNIT = r"(?:seconds|second|secs|sec|s|秒)?"
+_JOIN = r"(?:to|until|till|and|through|[-–—~～→]|到|至)"
+_RANGE = re.compile(
+    rf"(?<![\d.:])(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?(?P<end>{_TIME}) ?{_UNIT}(?![\w:])", re.IGNORECASE
+)
+_IS = r" ?(?:time)? ?(?:is|at|:|=)? ?"
+_START_END = re.compile(
+    rf"\bstart\w*{_IS}(?P<start>{_TIME})\b.{{0,40}}?\bend\w*{_IS}(?P<end>{_TIME})\b", re.IGNORECASE
+)
+_NUMBER_TEXT = re.compile(rf"({_TIME}) ?{_UNIT}", re.IGNORECASE)
+_BLANKS = re.compile(r"\s+")
+
+
+def read_time(value: Any) -> float:
+    """Seconds of a JSON number, or of a text such as `12.5`, `12.5s`, `01:02` or `1:02:03.5`.
+
+    Raises:
+        UnreadableAnswerError: it is neither.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, str) and len(value) < 40:
+        found = _NUMBER_TEXT.fullmatch(value.strip())
+        if found:
+            return clock_seconds(found.group(1))
+    raise UnreadableAnswerError(f"{str(value)[:40]!r} is no time")
+
+
+def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
+    """Spans of a JSON value: `[s, e]`, a list of such pairs, or `{"start": s, "end": e}`.
+
+    Args:
+        reorder: swap reversed bounds instead of refusing them.
+
+    Raises:
+        UnreadableAnswerError: no span, or one that ends before it starts.
+    """
+    if isinstance(value, dict):
+        pair = [value.get(name) for name in ("start", "end")]
+        if None in pair:
+            raise UnreadableAnswerError("a time object without start and end")
+        return spans_of(pair, reorder=reorder)
+    if not isinstance(value, list) or not value:
+        raise UnreadableAnswerError("no [start, end] pair")
+    if all(isinstance(item, list | dict) for item in value):
+        return [span for item in value for span in spans_of(item, reorder=reorder)]
+    if len(value) != 2:
+        raise UnreadableAnswerError(f"{len(value)} times instead of [start, end]")
+    start, end = read_time(value[0]), read_time(value[1])
+    if end < start:
+        if not reorder:
+            raise UnreadableAnswerError(f"the span ends ({end:g}) before it starts ({start:g})")
+        start, end = end, start
+    return [(start, end)]
+
+
+def time_value(value: Any) -> tuple[Any, bool]:
+    """The part of a JSON answer that holds the spans, and whether it stands under the key `time`."""
+    if not isinstance(value, dict):
+        return value, False
+    if "time" in value:
+        return value["time"], True
+    for name in _TIME_NAMES:
+        if name in value:
+            return value[name], False
+    return value, False
+
+
+def all_numbers(value: Any) -> bool:
+    """Whether a nested list holds JSON numbers only."""
+    if isinstance(value, list):
+        return all(all_numbers(item) for item in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def spans_in_text(text: str, *, whole: bool) -> list[Span]:
+    """Spans that a text states, such as `3.0s to 8.0s`; only one that is the whole text if `whole`."""
+    plain = _BLANKS.sub(" ", clean(text)).strip(" .。()[]")
+    if whole:
+        bare = re.sub(r"^(?:from|between|从) ?", "", plain, flags=re.IGNORECASE)
+        match = _RANGE.fullmatch(bare) if len(bare) <= _MAX_SPAN_CHARS else None
+        matches = [match] if match else []
+    else:
+        matches = list(_RANGE.finditer(plain)) or list(_START_END.finditer(plain))
+    return [(clock_seconds(match["start"]), clock_seconds(match["end"])) for match in matches]
+
+
+def read_gold(record: Record) -> list[Span]:
+    """The key's spans, clipped to the video.
+
+    Raises:
+        UnreadableGoldError: no span in it, or none inside the video.
+    """
+    key = record.ground_truth
+    try:
+        if isinstance(key, str):
+            text = unwrap_answer_tag(key)
+            spans = spans_in_text(text, whole=True)
+            value = None if spans else read_json(text).value
+        else:
+            spans, value = [], list(key) if isinstance(key, tuple) else key
+        spans = spans or spans_of(time_value(value)[0], reorder=True)
+    except UnreadableAnswerError as error:
+        raise UnreadableGoldError(f"key {str(key)[:80]!r} holds no span: {error}") from error
+    clipped = clip(spans, record.duration)
+    if record.duration and all(start >= record.duration for start, _ in spans) and spans != clipped:
+        raise UnreadableGoldError(
+            f"key {str(key)[:80]!r} lies after the end of the video ({record.duration:g} s)"
+        )
+    return clipped
+
+
+def read_answer(content: str, record: Record, gold: Sequence[Span]) -> Reading:
+    """The predicted spans; as many as the key asks for.
+
+    Raises:
+        UnreadableAnswerError: no valid span, or several for a key with one.
+    """
+    spans, form = read_spans(content, many=len(gold) > 1, tolerant=record.tolerant)
+    return Reading(value=spans, shown=json.dumps(list(spans[0]) if len(spans) == 1 else spans), form=form)
+
+
+def read_spans(content: str, *, many: bool, tolerant: bool) -> tuple[list[Span], float]:
+    """Spans and format share of an answer's content."""
+    spans = spans_in_text(content, whole=not tolerant) if not _looks_like_json(content) else []
+    form = 0.5
+    if not spans:
+        parsed = read_json(content)
+        value, requested = time_value(parsed.value)
+        spans = spans_of(value, reorder=tolerant)
+        form = 1.0 if parsed.exact and requested and all_numbers(value) else 0.5
+    spans = [(start, end) if start <= end or not tolerant else (end, start) for start, end in spans]
+    if any(end < start for start, end in spans):
+        raise UnreadableAnswerError("the span ends before it starts")
+    if len(spans) > 1 and not many:
+        if not tolerant or (form == 0.5 and len(set(spans)) > 1):
+            raise UnreadableAnswerError(f"{len(spans)} spans where one is asked for", ambiguous=True)
+        spans = spans[:1]
+    return spans, form
+
+
+def _looks_like_json(content: str) -> bool:
+    return "{" in content or ("[" in content and "]" in content)
+
+
+def clip(spans: Sequence[Span], duration: float | None) -> list[Span]:
+    """`spans` cut to [0, duration]; unchanged when the duration is not known."""
+    if not duration:
+        return list(spans)
+    return [(min(max(start, 0.0), duration), min(max(end, 0.0), duration)) for start, end in spans]
+
+
+def compare(value: Sequence[Span], gold: Sequence[Span], record: Record) -> Measured:
+    """IoU of the span sets, shaped as the settings say; parts: `iou`, and `covers_video` where known."""
+    spans = clip(value, record.duration)
+    iou = iou_1d(spans, gold)
+    parts = {"iou": iou}
+    if record.duration:
+        covered = math.fsum(end - start for start, end in spans) / record.duration
+        parts["covers_video"] = float(covered >= COVERS_VIDEO)
+    return Measured(accuracy=shaped(iou, record.settings.iou_shape), parts=parts)
+
+
+def shaped(iou: float, shape: str) -> float:
+    """`iou` under `linear`, `power:k` (iou^k) or `threshold:t` (1 from t on).
+
+    >>> shaped(0.5, "power:2")
+    0.25
+    """
+    kind, _, parameter = shape.partition(":")
+    if kind == "power":
+        return float(iou ** float(parameter))
+    return float(iou >= float(parameter)) if kind == "threshold" else iou

@@ -1,0 +1,125 @@
+"""Cleaning and tokenising of answers: Unicode, markup, quotes, punctuation. Linear in the text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_EDGES = " \t\r\n*`$\"'“”‘’«»「」『』\u200b\ufeff"
+_SPACES = re.compile(r"\s+")
+_CJK = (
+    "\u3040-\u30ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # han
+    "\uac00-\ud7af\u1100-\u11ff"  # hangul
+    "\U00020000-\U0003ffff"  # han, supplementary planes
+)
+_CJK_CHARACTER = re.compile(f"[{_CJK}]")
+_TOKEN = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
+_BOXED = "\\boxed{"
+
+
+def has_cjk(text: str) -> bool:
+    """Whether `text` holds a Chinese, Japanese or Korean character."""
+    return _CJK_CHARACTER.search(text) is not None
+
+
+def nfkc(text: str) -> str:
+    """`text` in Unicode form NFKC: full-width letters and digits become plain ones."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def collapse(text: str) -> str:
+    """`text` with each run of white space as one blank, stripped."""
+    return _SPACES.sub(" ", text).strip()
+
+
+def clean(content: str) -> str:
+    """The content of an answer without its dress: NFKC, no `\\boxed{}`, markup, quotes or blanks around it.
+
+    >>> clean("**\\\\boxed{B}**")
+    'B'
+    """
+    text = nfkc(content).strip(_EDGES)
+    for _ in range(4):
+        inner = _unbox(text).strip(_EDGES)
+        if inner == text:
+            break
+        text = inner
+    return text
+
+
+def _unbox(text: str) -> str:
+    """The inside of a `\\boxed{}` or `\\text{}` that spans the whole of `text`, else `text`."""
+    for command in (_BOXED, "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"):
+        if text.startswith(command) and text.endswith("}"):
+            end = closing_brace(text, len(command))
+            if end == len(text) - 1:
+                return text[len(command) : end]
+    return text
+
+
+def closing_brace(text: str, start: int) -> int:
+    """Index of the brace that closes the one opened just before `start`; -1 when none does."""
+    depth = 1
+    for match in _BRACES.finditer(text, start):
+        if match.group() == "{":
+            depth += 1
+        elif match.group() == "}":
+            depth -= 1
+            if depth == 0:
+                return match.start()
+    return -1
+
+
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+def last_boxed(text: str) -> str | None:
+    """The content of the last complete `\\boxed{}` in `text`; None without one.
+
+    >>> last_boxed(r"so \\boxed{\\frac{1}{2}}.")
+    '\\\\frac{1}{2}'
+    """
+    start = text.rfind(_BOXED)
+    if start < 0:
+        return None
+    start += len(_BOXED)
+    end = closing_brace(text, start)
+    return text[start:end] if end >= 0 else None
+
+
+def strip_punctuation(text: str) -> str:
+    """`text` without punctuation, symbols and blanks at its edges.
+
+    >>> strip_punctuation("(hello, world)!")
+    'hello, world'
+    """
+    start, end = 0, len(text)
+    while start < end and not text[start].isalnum():
+        start += 1
+    while end > start and not text[end - 1].isalnum():
+        end -= 1
+    return text[start:end]
+
+
+def comparable(text: str) -> str:
+    """`text` for equality: NFKC, case-folded, blanks collapsed, no markup or punctuation at the edges.
+
+    A text of punctuation alone stays as it is, so that two of them can still differ.
+    """
+    folded = collapse(clean(text).casefold())
+    return strip_punctuation(folded) or folded
+
+
+def tokens(text: str) -> list[str]:
+    """Words and digit runs in lower case; each Chinese, Japanese or Korean character is its own token."""
+    return _TOKEN.findall(nfkc(text).casefold())
+
+
+def unwrap_answer_tag(text: str) -> str:
+    """Gold text without the `<answer>` wrapper that many data sets put around it."""
+    opening = text.rfind("<answer>")
+    if opening < 0:
+        return text.strip()
+    closing = text.find("</answer>", opening)
+    return text[opening + len("<answer>") : closing if closing >= 0 else len(text)].strip()
