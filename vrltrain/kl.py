@@ -25,8 +25,8 @@ KL_ALIASES = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 
 
 def kl_divergence(
-    log_probs: Tensor,
-    ref_log_probs: Tensor,
+    log_probs: Tensor | None = None,
+    ref_log_probs: Tensor | None = None,
     *,
     kind: str = "low_var_kl",
     gradient: str | None = None,
@@ -37,7 +37,7 @@ def kl_divergence(
     """KL of every token, (B, T).
 
     Args:
-        log_probs: (B, T) of the policy, with gradient where the KL is a loss.
+        log_probs: (B, T) of the policy, with gradient where the KL is a loss; not needed by `full`.
         ref_log_probs: (B, T) of the reference.
         kind: one of `KL_KINDS`, or k1, k2, k3. low_var_kl bounds d to +-20 and its result to +-10.
         gradient: None for the gradient of the kind; `k2` keeps the value and takes the gradient of d^2 / 2.
@@ -48,7 +48,11 @@ def kl_divergence(
         ConfigError: `kind` or `gradient` is unknown, or `full` is asked without logits.
     """
     kind = KL_ALIASES.get(kind, kind)
-    difference = log_probs - ref_log_probs
+    if kind not in KL_KINDS:
+        known = (*KL_KINDS, *KL_ALIASES)
+        raise ConfigError(f"unknown KL kind {kind!r}.{nearest(kind, known)} Known: {', '.join(KL_KINDS)}")
+    if gradient not in (None, "same", "k2"):
+        raise ConfigError(f"kl gradient {gradient!r}: expected k2, or none for the gradient of the kind")
     if kind == "full":
         if logits is None or ref_logits is None:
             raise ConfigError(
@@ -56,24 +60,28 @@ def kl_divergence(
                 "this caller has only the log-probabilities of sampled tokens: use kl_kind 'low_var_kl'"
             )
         value = full_kl(logits, ref_logits, temperature=temperature)
-    elif kind == "kl":
-        value = difference
-    elif kind == "abs":
-        value = difference.abs()
-    elif kind == "mse":
-        value = 0.5 * difference**2
-    elif kind == "low_var_kl":
-        negative = (-difference).clamp(-20.0, 20.0)
-        value = (negative.exp() - negative - 1).clamp(-10.0, 10.0)
-    else:
-        known = (*KL_KINDS, *KL_ALIASES)
-        raise ConfigError(f"unknown KL kind {kind!r}.{nearest(kind, known)} Known: {', '.join(KL_KINDS)}")
-    if gradient is None or gradient == "same":
-        return value
+        if gradient != "k2":
+            return value
+    if log_probs is None or ref_log_probs is None:
+        raise ConfigError(f"kl_kind {kind!r} needs log_probs and ref_log_probs of the sampled tokens")
+    difference = log_probs - ref_log_probs
+    if kind != "full":
+        value = _sampled_kl(difference, kind)
     if gradient != "k2":
-        raise ConfigError(f"kl gradient {gradient!r}: expected k2, or none for the gradient of the kind")
+        return value
     surrogate = 0.5 * difference**2
     return value.detach() + surrogate - surrogate.detach()
+
+
+def _sampled_kl(difference: Tensor, kind: str) -> Tensor:
+    if kind == "kl":
+        return difference
+    if kind == "abs":
+        return difference.abs()
+    if kind == "mse":
+        return 0.5 * difference**2
+    negative = (-difference).clamp(-20.0, 20.0)
+    return (negative.exp() - negative - 1).clamp(-10.0, 10.0)
 
 
 def full_kl(

@@ -97,9 +97,10 @@ def policy_loss(
         tau_pos=tau_pos,
         tau_neg=tau_neg,
     )
-    token_loss, flags = loss_function(loss)(batch)
+    unweighted, flags = loss_function(loss)(batch)
+    token_loss = unweighted
     if rollout_weights is not None:
-        token_loss = token_loss * keep_masked(rollout_weights, response_mask).detach()
+        token_loss = unweighted * keep_masked(rollout_weights, response_mask).detach()
     online_mask = response_mask
     metrics: dict[str, float] = {}
     if offline_row is not None:
@@ -107,7 +108,7 @@ def policy_loss(
         offline_mask = response_mask * offline.to(response_mask.dtype)
         online_mask = response_mask * (~offline).to(response_mask.dtype)
         if offline_loss == "onpolicy":
-            replaced, _ = loss_function(loss)(batch)
+            replaced = unweighted
         else:
             replaced = _offline_token_loss(
                 offline_loss, batch, behaviour_log_probs, offline_old_prob, offline_clip, gamma
