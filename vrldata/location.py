@@ -1,0 +1,75 @@
+"""Reaching a dataset's tables where they lie: folders, storage options, and what a release pins.
+
+Which table of which release is wanted is decided by `dataset`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vrldata.errors import StoreError, UriError, nearest
+from vrldata.uri import DatasetUri
+
+if TYPE_CHECKING:
+    import lance
+
+
+def storage_options(uri: DatasetUri) -> dict[str, str]:
+    """What Lance needs to reach a location, from the environment; credentials it reads by itself."""
+    if uri.scheme == "hf":
+        return {"hf_revision": uri.release} if uri.release else {}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if uri.scheme == "s3" and endpoint:
+        # a local S3 server speaks plain HTTP, which Lance refuses unless told
+        return {"endpoint": endpoint, **({"allow_http": "true"} if endpoint.startswith("http://") else {})}
+    return {}
+
+
+def open_table(uri: DatasetUri, table: str, path: str, options: Mapping[str, str]) -> lance.LanceDataset:
+    """The newest version of the table at `path`.
+
+    Raises:
+        StoreError: unknown or missing table, or the location cannot be reached.
+    """
+    import lance
+
+    from vrldata.commits import lance_message
+    from vrldata.tables import schema
+
+    schema(table)
+    try:
+        return lance.dataset(path, storage_options=dict(options) or None)
+    except (OSError, ValueError, RuntimeError) as error:
+        if "not found" in str(error).lower():
+            raise StoreError(
+                f"{uri}: table {table!r} is missing ({path}): `vrldata build` or vrldata.create makes it"
+            ) from error
+        raise StoreError(f"{path}: cannot be opened: {lance_message(error)}") from error
+
+
+def release_versions(releases: lance.LanceDataset, uri: DatasetUri) -> Mapping[str, int]:
+    """Version of each table that the URI's release pins.
+
+    On the Hub a git tag without a release row pins the revision alone: nothing is returned for it.
+
+    Raises:
+        UriError: the dataset has no such release.
+    """
+    rows = releases.to_table(columns=["name", "versions"]).to_pylist()
+    found = {row["name"]: dict(row["versions"] or ()) for row in rows}
+    release = uri.release or ""
+    if release not in found and uri.scheme != "hf":
+        known = ", ".join(found) or "none"
+        raise UriError(f"{uri}: no release {release!r}.{nearest(release, found)} Releases: {known}.")
+    return found.get(release, {})
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents. Raises StoreError where that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be made: {error.strerror or error}") from error
