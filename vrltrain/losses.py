@@ -227,9 +227,9 @@ def log_probs_and_entropy(
     wide = logits if logits.dtype == torch.float64 else logits.float()
     rows = torch.log_softmax(wide / temperature, dim=-1)
     picked = rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    # A forbidden token has ln p = -inf and p = 0; its term is 0, not NaN.
-    terms = torch.where(torch.isneginf(rows), torch.zeros_like(rows), rows.exp() * rows)
-    return picked, -terms.sum(-1)
+    # A forbidden token has ln p = -inf and p = 0; its term is 0, not NaN, and so is its gradient.
+    finite = rows.masked_fill(torch.isneginf(rows), 0.0)
+    return picked, -(rows.exp() * finite).sum(-1)
 
 
 def _offline_token_loss(

@@ -211,7 +211,7 @@ def micro_batch_loss(
     Losses and metrics of the micro-batches of one optimizer step add up to those of the whole.
 
     Args:
-        counts: `GlobalCounts.of(response_mask, offline_row)` summed over all micro-batches and ranks of the step,
+        counts: `GlobalCounts.of(response_mask, offline_row)` summed over all micro-batches and ranks,
             after rejection and truncation masking.
         kl_coef: of the controller; used with `kl_in: loss`.
         ref_log_probs: (B, T), needed by `kl_in: loss`.

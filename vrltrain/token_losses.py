@@ -114,7 +114,7 @@ def sapo(batch: PolicyLossBatch) -> TokenLoss:
     disturb more.
     """
     ratio = batch.log_ratio.exp()
-    tau = torch.where(batch.advantages > 0, batch.tau_pos, batch.tau_neg).to(ratio.dtype)
+    tau = torch.full_like(ratio, batch.tau_neg).masked_fill(batch.advantages > 0, batch.tau_pos)
     return -batch.advantages * (4 / tau) * torch.sigmoid(tau * (ratio - 1)), {}
 
 
