@@ -1,0 +1,300 @@
+"""A video or an image file becomes a `Clip`: which frames there are, which are taken, and what had to be
+repaired.
+
+The frames of a video are foretold from a pass over its packets, decoded, and compared with the forecast.
+Where they agree the clip is done in one decode; where they do not, what was decoded is the truth. Reading
+packets and pictures is the work of `video_stream` and `frame_reader`, storing clips that of `store`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrldata.errors import ConfigError, DecodeError, missing_extra, nearest
+from vrldata.frame_reader import Allocate, FrameCollector, Walk, plan_segments, read_all, read_segments
+from vrldata.media_file import find_media_file, read_head
+from vrldata.sampling import (
+    SamplingSpec,
+    normalise_video_path,
+    num_sampled_frames,
+    pad_indices,
+    sample_indices,
+    sampled_fps,
+)
+from vrldata.types import Clip, VideoMetadata
+from vrldata.video_stream import PacketTable, Timeline, read_packets, timeline_by_rate, timeline_of
+
+PREPROCESS_VERSION = "vrl-1"
+"""Changes when the same file and spec give other pixels: rows of another version are decoded again."""
+
+KINDS = ("video", "image")
+MAX_THREADS = 4
+"""Decoder threads of one file when none are asked for."""
+
+
+def decode(
+    path: str | os.PathLike[str],
+    spec: SamplingSpec | None = None,
+    *,
+    video_path: str | None = None,
+    kind: str | None = None,
+    threads: int | None = None,
+    allocate: Allocate | None = None,
+) -> Clip:
+    """The frames of the file at `path` that `spec` asks for, uint8 (T, H, W, 3) RGB, read-only.
+
+    Times are seconds from the first frame of the stream. A clip shorter than `frame_multiple` repeats its
+    last frame; damaged packets are skipped and a frame that is lost with them is replaced by its nearest
+    neighbour, whose index and time it then carries. `Clip.warnings` says so.
+
+    Args:
+        path: a local file; never taken for a URL or a pattern.
+        spec: defaults to `SamplingSpec()`. For an image only its pixel fields count.
+        video_path: name of the clip in the dataset; defaults to `path`.
+        kind: `video` or `image`; None decides by content: pictures that move are videos.
+        threads: decoder threads, by default at most 4.
+        allocate: gives the array for the frames, for callers that share memory.
+
+    Raises:
+        DecodeError: the file is no video or image that can be decoded; names the file and the reason.
+        MissingExtraError: PyAV or torch is not installed.
+    """
+    spec = SamplingSpec() if spec is None else spec
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"kind={kind!r}: expected 'video', 'image' or None.{nearest(kind, KINDS)}")
+    file = find_media_file(path)
+    head = read_head(file)
+    allocate = allocate or _allocate
+    from vrldata.still_image import decode_image, is_still_image
+
+    still = is_still_image(head)
+    if kind == "video" and still:
+        raise DecodeError(f"{file}: a still image, not a video: list it under `images`, or pass kind='image'")
+    kind = kind or ("image" if still else "video")
+    if kind == "image":
+        frames, metadata, notes = decode_image(file, spec, allocate)
+    else:
+        frames, metadata, notes = _decode_video(file, spec, threads or default_threads(), allocate)
+    frames.flags.writeable = False
+    name = os.fspath(path) if video_path is None else video_path
+    return Clip(
+        frames=frames,
+        metadata=metadata,
+        video_path=normalise_video_path(name),
+        spec=spec,
+        kind=kind,
+        warnings=tuple(notes),
+    )
+
+
+def decoder_version(kind: str = "video") -> str:
+    """Library and version that decodes this kind of file, the `decoder` column of the `frames` table."""
+    if kind == "image":
+        import PIL
+
+        return f"Pillow {PIL.__version__}"
+    try:
+        import av
+    except ImportError as error:
+        raise missing_extra("PyAV", "build", "Decoding video") from error
+    return f"PyAV {av.__version__}, FFmpeg {av.ffmpeg_version_info}"
+
+
+def default_threads() -> int:
+    """Threads of one decoder: the CPUs of this process, at most 4."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(MAX_THREADS, cpus)
+
+
+def _allocate(shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:
+    return np.empty(shape, dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The frames of a clip: `positions` int32 (T,), ascending, the last repeated to fill the multiple."""
+
+    timeline: Timeline
+    positions: NDArray[np.int32]
+    distinct: int
+    window_frames: int
+    notes: tuple[str, ...]
+
+    def slots(self, keys: Sequence[int] | NDArray[np.int64]) -> dict[int, list[int]]:
+        """Key of each source frame to the places of the clip that it fills."""
+        slots: dict[int, list[int]] = {}
+        for place, position in enumerate(self.positions):
+            slots.setdefault(int(keys[position]), []).append(place)
+        return slots
+
+
+def _plan(timeline: Timeline, spec: SamplingSpec) -> _Plan:
+    first, stop = timeline.window(spec.start, spec.end)
+    if stop <= first:
+        raise DecodeError(
+            f"no frame lies in the window from {spec.start or 0:g} s to "
+            f"{'the end' if spec.end is None else f'{spec.end:g} s'}: the video runs from 0 to "
+            f"{float(timeline.duration):.3f} s"
+        )
+    total = stop - first
+    distinct = num_sampled_frames(total, timeline.rate, spec)
+    positions = pad_indices(first + sample_indices(total, distinct), spec.frame_multiple)
+    notes = []
+    if len(positions) > distinct:
+        notes.append(
+            f"the last frame is repeated {len(positions) - distinct} time(s) to fill a multiple of "
+            f"{spec.frame_multiple}"
+        )
+    if spec.end is not None and spec.end > float(timeline.duration):
+        notes.append(f"the window ends at {spec.end:g} s, the video at {float(timeline.duration):.3f} s")
+    return _Plan(
+        timeline=timeline,
+        positions=positions.astype(np.int32),
+        distinct=distinct,
+        window_frames=total,
+        notes=tuple(notes),
+    )
+
+
+_Decoded = tuple[NDArray[np.uint8], VideoMetadata, list[str]]
+
+
+def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Allocate) -> _Decoded:
+    table = read_packets(file)
+    try:
+        if table.timed:
+            frame_pts = table.frame_pts()
+            plan = _plan(timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec)
+            segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
+            if segments is not None:
+                collector = FrameCollector(plan.slots(frame_pts), spec, allocate)
+                if read_segments(file, table, frame_pts, segments, threads, collector):
+                    return _finish(table, plan, collector, [])
+        else:
+            frame_pts = None
+            plan = _plan(timeline_by_rate(int(table.shown.sum()), table.coded_rate), spec)
+        collector = FrameCollector(plan.slots(range(len(plan.timeline))), spec, allocate)
+        walk = read_all(file, table, threads, collector)
+        if not walk.damaged and table.complete and _as_foretold(walk, frame_pts, len(plan.timeline)):
+            return _finish(table, plan, collector, [])
+        return _decode_surprising(file, table, walk, spec, threads, allocate)
+    except DecodeError as error:
+        text = str(error)
+        raise error if text.startswith(str(file)) else DecodeError(f"{file}: {text}") from error
+
+
+def _as_foretold(walk: Walk, frame_pts: NDArray[np.int64] | None, num_frames: int) -> bool:
+    if frame_pts is None:
+        return len(walk.pts) == num_frames
+    return len(walk.pts) == len(frame_pts) and walk.pts == frame_pts.tolist()
+
+
+def _decode_surprising(
+    file: Path, table: PacketTable, walk: Walk, spec: SamplingSpec, threads: int, allocate: Allocate
+) -> _Decoded:
+    """Decode once more, now that it is known which frames there are."""
+    if walk.damaged and threads > 1:
+        # what a decoder makes of damage may depend on the timing of its threads; one thread repeats itself
+        threads = 1
+        walk = read_all(file, table, threads, None)
+    if not walk.pts:
+        said = f": {walk.reason}" if walk.reason else ""
+        raise DecodeError(
+            f"{file}: none of its {len(table.pts)} packets ({table.codec}) could be decoded{said}"
+        )
+    timeline, ordinals = _decoded_timeline(table, walk)
+    plan = _plan(timeline, spec)
+    stand_in = _stand_ins(ordinals)
+    positions = stand_in[plan.positions].astype(np.int32)
+    replaced = len({int(position) for position in plan.positions} - set(positions.tolist()))
+    plan = _Plan(
+        timeline=timeline,
+        positions=positions,
+        distinct=plan.distinct,
+        window_frames=plan.window_frames,
+        notes=plan.notes,
+    )
+    collector = FrameCollector(plan.slots(ordinals), spec, allocate)
+    read_all(file, table, threads, collector)
+    if not collector.complete:
+        raise DecodeError(f"{file}: it gives other frames each time it is decoded; the file is damaged")
+    return _finish(table, plan, collector, _damage_notes(walk, table, replaced))
+
+
+def _decoded_timeline(table: PacketTable, walk: Walk) -> tuple[Timeline, NDArray[np.int64]]:
+    """The timeline of what was decoded, and for each of its frames the ordinal in the walk (-1 for a lost
+    one)."""
+    times = [time for time in walk.pts if time is not None]
+    ascending = len(times) == len(walk.pts) and all(a < b for a, b in itertools.pairwise(times))
+    sound = np.array(walk.sound, dtype=np.bool_)
+    ordinals = np.where(sound, np.arange(len(walk.pts)), -1)
+    if not ascending:
+        return timeline_by_rate(len(walk.pts), table.coded_rate), ordinals
+    decoded = np.array(times, dtype=np.int64)
+    if walk.damaged and table.timed:
+        foretold = table.frame_pts()
+        # packets behind the last frame that came out are a cut end, those before it a hole that keeps its
+        # place
+        foretold = foretold[foretold <= decoded[-1]]
+        if np.isin(decoded, foretold).all():
+            found = np.searchsorted(decoded, foretold)
+            there = (decoded[found] == foretold) & sound[found]
+            ordinals = np.where(there, found, -1)
+            return timeline_of(foretold, table.time_base, table.last_duration, table.rates), ordinals
+    return timeline_of(decoded, table.time_base, table.last_duration, table.rates), ordinals
+
+
+def _stand_ins(ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each position the nearest earlier one that was decoded, or the first decoded one."""
+    there = np.flatnonzero(ordinals >= 0)
+    nearest_before = np.searchsorted(there, np.arange(len(ordinals)), side="right") - 1
+    return there[np.maximum(nearest_before, 0)]
+
+
+def _damage_notes(walk: Walk, table: PacketTable, replaced: int) -> list[str]:
+    notes = []
+    if walk.damaged_packets:
+        said = f" ({walk.reason})" if walk.reason else ""
+        notes.append(f"{walk.damaged_packets} damaged packet(s) of {len(table.pts)} were skipped{said}")
+    unsound = walk.sound.count(False)
+    if unsound:
+        notes.append(f"{unsound} frame(s) were damaged by the loss and are left out")
+    if replaced:
+        notes.append(
+            f"{replaced} sampled frame(s) could not be decoded and were replaced by their neighbours"
+        )
+    if not table.complete:
+        notes.append("reading stopped before the end of the file: it is cut or damaged")
+    return notes
+
+
+def _finish(table: PacketTable, plan: _Plan, collector: FrameCollector, damage: list[str]) -> _Decoded:
+    frames, geometry, timeline = collector.frames, collector.geometry, plan.timeline
+    if frames is None or geometry is None or not collector.complete:
+        raise DecodeError("no frame could be decoded")
+    notes = [*damage, *plan.notes, *collector.notes]
+    if table.claimed_frames and table.claimed_frames != len(timeline):
+        notes.append(f"the header claims {table.claimed_frames} frames, {len(timeline)} are shown")
+    if not timeline.constant:
+        notes.append(f"variable frame rate: {float(timeline.rate):.3f} frames per second on average")
+    metadata = VideoMetadata(
+        fps=float(timeline.rate),
+        frame_indices=plan.positions,
+        timestamps=timeline.seconds()[plan.positions],
+        duration=float(timeline.duration),
+        total_num_frames=len(timeline),
+        height=int(frames.shape[1]),
+        width=int(frames.shape[2]),
+        source_height=geometry.height,
+        source_width=geometry.width,
+        sampled_fps=sampled_fps(plan.distinct, plan.window_frames, timeline.rate),
+    )
+    return frames, metadata, notes

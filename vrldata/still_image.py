@@ -1,0 +1,107 @@
+"""Images as clips of one frame, by Pillow, and the question whether a file is a still image or a video."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from vrldata.errors import DecodeError
+from vrldata.frame_reader import Allocate
+from vrldata.sampling import SamplingSpec, resized_image_size
+from vrldata.types import VideoMetadata
+
+MAX_IMAGE_PIXELS = 1 << 27
+"""Most pixels of an image (134 million)."""
+
+# formats that Pillow reads by itself; others start external programs or belong to editors
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
+_ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
+
+
+def is_still_image(head: bytes) -> bool:
+    """Whether a file that starts with `head` is one picture. Animations and streams of JPEG pictures are
+    videos.
+
+    >>> is_still_image(b"GIF89a" + bytes(20))
+    True
+    """
+    if head.startswith(b"\xff\xd8\xff"):
+        # motion JPEG is picture after picture; phone photos with a second picture say so in an MPF segment
+        return b"\xff\xd9\xff\xd8\xff" not in head or b"MPF\0" in head
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        before_pixels = head.split(b"IDAT", 1)[0]
+        return b"acTL" not in before_pixels
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return b"NETSCAPE2.0" not in head and head.count(b"\x21\xf9\x04") < 2
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return not (head[12:16] == b"VP8X" and bool(head[20] & 2))
+    if head[4:8] == b"ftyp":
+        return head[8:12] in (b"avif", b"heic", b"heix", b"mif1")
+    starts = (b"BM", b"II*\0", b"MM\0*", b"P6", b"P5", b"\0\0\0\x0cjP  ", b"\0\0\1\0")
+    return head.startswith(starts)
+
+
+def decode_image(
+    file: Path, spec: SamplingSpec, allocate: Allocate
+) -> tuple[NDArray[np.uint8], VideoMetadata, list[str]]:
+    """Frames uint8 (1, H, W, 3), their metadata, and warnings.
+
+    The picture is turned upright by its EXIF tag, transparency is laid on white, 16-bit grey is scaled to 8
+    bit, and the size follows `resized_image_size` with Pillow's bicubic filter, as qwen-vl-utils resizes
+    images.
+
+    Raises:
+        DecodeError: not a readable image, over the pixel limit, or longer than 200 times its width.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(file, formats=_FORMATS) as image:
+                pixels = image.width * image.height
+                if pixels > MAX_IMAGE_PIXELS:
+                    raise DecodeError(
+                        f"{file}: an image of {image.width} x {image.height} is over the limit of "
+                        f"{MAX_IMAGE_PIXELS} pixels"
+                    )
+                rgb = _as_rgb(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError as error:
+        raise DecodeError(f"{file}: not an image that Pillow can read") from error
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise DecodeError(f"{file}: the image cannot be decoded: {error}") from error
+    try:
+        height, width = resized_image_size(rgb.height, rgb.width, spec)
+    except DecodeError as error:
+        raise DecodeError(f"{file}: {error}") from error
+    frames = allocate((1, height, width, 3))
+    frames[0] = np.asarray(rgb.resize((width, height), Image.Resampling.BICUBIC))
+    metadata = VideoMetadata(
+        fps=1.0,
+        frame_indices=np.zeros(1, dtype=np.int32),
+        timestamps=np.zeros(1, dtype=np.float64),
+        duration=0.0,
+        total_num_frames=1,
+        height=height,
+        width=width,
+        source_height=rgb.height,
+        source_width=rgb.width,
+        sampled_fps=1.0,
+    )
+    return frames, metadata, []
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        # Pillow clips 16-bit grey at 255 on conversion, which turns depth and medical pictures white
+        values = np.asarray(image).astype(np.int64)
+        scaled = values >> 8 if values.max(initial=0) > 255 else values
+        return Image.fromarray(np.clip(scaled, 0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in _ALPHA_MODES or "transparency" in image.info:
+        picture = image.convert("RGBA")
+        white = Image.new("RGB", picture.size, (255, 255, 255))
+        white.paste(picture, mask=picture.getchannel("A"))
+        return white
+    return image.convert("RGB")

@@ -1,0 +1,333 @@
+"""A video file as FFmpeg sees it: safe opening, the choice of stream, the table of its packets, rate and
+times.
+
+Nothing here decodes pictures. Headers are hints: counts and times come from the packets themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrldata.errors import DecodeError, missing_extra
+from vrldata.picture import MAX_PICTURE_PIXELS
+
+# Containers that hold their pictures themselves. Playlists (hls, dash, concat), image sequences and devices
+# are left out: a text file must not make the decoder open other files or hosts.
+_CONTAINERS = (
+    "3dostr,3g2,3gp,aiff,amv,apng,asf,asf_o,av1,avi,avs,avs2,avs3,bfi,bink,c93,cdxl,"
+    "cine,dfa,dhav,dirac,dnxhd,dv,dvb,evc,film_cpk,filmstrip,fits,flic,flv,gdv,gif,gxf,"
+    "h261,h263,h264,hevc,iamf,idcin,iff,ingenient,ipmovie,ipu,iv8,ivf,jv,kux,live_flv,"
+    "lmlm4,lvf,lxf,m4a,m4v,matroska,mgsts,mj2,mjpeg,mjpeg_2000,mlv,mov,mp4,mpeg,mpegts,"
+    "mpegtsraw,mpegvideo,mtv,mv,mvi,mxf,nc,nsv,nut,nuv,obu,ogg,paf,pmp,pva,qcp,r3d,"
+    "rawvideo,rl2,rm,roq,rpl,rsd,sdr2,sga,smjpeg,smk,smush,swf,thp,tmv,txd,ty,vc1,"
+    "vc1test,vividas,vivo,vmd,vqf,vvc,wc3movie,webm,webp_anim,wsvqa,wtv,wv,xmv,xwma,yop,"
+    "yuv4mpegpipe,"
+)
+
+_BROADCASTS = frozenset(
+    {"mpegts", "mpegtsraw", "mpeg", "mpegvideo", "h264", "hevc", "h261", "h263", "m4v", "vc1"}
+)
+
+_ATTACHED_PICTURE = 1 << 10
+_TIMED_THUMBNAILS = 1 << 11
+_STILL_IMAGE = 1 << 20
+_DEFAULT = 1
+_ASSUMED_RATE = Fraction(25)
+
+
+@contextmanager
+def open_video(file: Path) -> Iterator[Any]:
+    """An open PyAV container for a local file; never a protocol, a playlist or a pattern, whatever its name.
+
+    Raises:
+        DecodeError: no known container.
+    """
+    try:
+        import av
+    except ImportError as error:
+        raise missing_extra("PyAV", "build", "Decoding video") from error
+    # the logging callback takes the GIL from decoder threads and can dead-lock beside other libraries
+    av.logging.set_level(None)
+    try:
+        container = av.open(
+            f"file:{os.fspath(file)}",
+            metadata_errors="replace",
+            container_options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS},
+        )
+    except (av.error.FFmpegError, ValueError) as error:
+        raise DecodeError(f"{file}: not a video that FFmpeg can open: {reason_of(error)}") from error
+    try:
+        yield container
+    finally:
+        container.close()
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of what FFmpeg said, without its path and number."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())
+
+
+def choose_stream(file: Path, container: Any) -> Any:
+    """The video stream to decode: the first that is marked default, else the first; never a cover or
+    thumbnail.
+
+    Raises:
+        DecodeError: no video stream, or no decoder for it.
+    """
+    videos = list(container.streams.video)
+    hidden = _ATTACHED_PICTURE | _TIMED_THUMBNAILS | _STILL_IMAGE
+    moving = [stream for stream in videos if not _disposition(stream) & hidden]
+    if not moving:
+        kinds = sorted({stream.type or "data" for stream in container.streams})
+        held = (
+            "only cover pictures"
+            if videos
+            else f"streams: {', '.join(kinds) or 'none, its index is damaged'}"
+        )
+        raise DecodeError(f"{file}: no video stream ({container.format.name}, {held})")
+    stream = next((stream for stream in moving if _disposition(stream) & _DEFAULT), moving[0])
+    if stream.codec_context is None:
+        raise DecodeError(
+            f"{file}: FFmpeg has no decoder for its video stream: convert it, for instance to H.264"
+        )
+    return stream
+
+
+def _disposition(stream: Any) -> int:
+    return int(stream.disposition or 0)
+
+
+def bound_decoder(stream: Any, threads: int) -> None:
+    """Set the threads of a decoder that is not yet open; let it refuse pictures over the pixel limit."""
+    stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = threads
+    stream.codec_context.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacketTable:
+    """Every packet of the chosen stream, from one pass over the file without decoding.
+
+    Attributes:
+        pts: int64 (P,), presentation time in ticks, in the order of decoding.
+        dts: int64 (P,), decoding time in ticks.
+        sizes: int64 (P,), bytes.
+        keys: bool (P,), flagged as a point of random access.
+        shown: bool (P,), False for pictures that an edit list hides.
+        time_base: seconds of one tick.
+        last_duration: ticks for which the packet with the latest `pts` is shown; 0 when unknown.
+        rates: candidates for the frame rate that the headers give, best first.
+        coded_rate: frame rate for a stream without times: what the codec says, else what FFmpeg guesses.
+        claimed_frames: frames by the header; 0 when it says nothing.
+        stream_index: of the chosen stream.
+        codec: name of the codec.
+        complete: False when reading stopped at an error.
+        timed: every packet has a time of its own.
+        broadcast: the container has no index and may begin in the middle of a transmission.
+    """
+
+    pts: NDArray[np.int64]
+    dts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    keys: NDArray[np.bool_]
+    shown: NDArray[np.bool_]
+    time_base: Fraction
+    last_duration: int
+    rates: tuple[Fraction, ...]
+    coded_rate: Fraction
+    claimed_frames: int
+    stream_index: int
+    codec: str
+    complete: bool
+    timed: bool
+    broadcast: bool
+
+    def frame_pts(self) -> NDArray[np.int64]:
+        """int64 (N,), the times that the decoder should put out, in order; only where `timed`.
+
+        A broadcast may begin anywhere: there, pictures before the first key frame cannot be decoded, nor
+        those that lean on them. A file with an index begins where its index says.
+        """
+        usable = self.shown.copy()
+        if self.broadcast and self.keys.any():
+            first_key = int(np.argmax(self.keys))
+            usable[:first_key] = False
+            usable &= self.pts >= self.pts[first_key]
+        return np.sort(self.pts[usable])
+
+
+def read_packets(file: Path) -> PacketTable:
+    """Demultiplex the whole file once.
+
+    Raises:
+        DecodeError: no container, no video stream, no packets.
+    """
+    import av
+
+    rows: list[tuple[int | None, int | None, int, bool, bool, int]] = []
+    complete = True
+    with open_video(file) as container:
+        stream = choose_stream(file, container)
+        facts = _stream_facts(container, stream)
+        try:
+            for packet in container.demux(stream):
+                if packet.size:
+                    rows.append(
+                        (
+                            packet.pts,
+                            packet.dts,
+                            packet.size,
+                            packet.is_keyframe,
+                            packet.is_discard,
+                            packet.duration or 0,
+                        )
+                    )
+        except (av.error.FFmpegError, MemoryError):
+            complete = False
+    if not rows:
+        raise DecodeError(
+            f"{file}: its video stream ({facts['codec']}) holds no packets: the file is cut or damaged"
+        )
+    return _table(rows, complete, facts)
+
+
+def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
+    context = stream.codec_context
+    rates = (stream.average_rate, stream.base_rate, stream.guessed_rate, context.framerate)
+    return {
+        "time_base": Fraction(stream.time_base or Fraction(1, 90000)),
+        "rates": tuple(dict.fromkeys(Fraction(rate) for rate in rates if rate and rate > 0)),
+        "coded_rate": next(
+            (Fraction(rate) for rate in reversed(rates) if rate and 0 < rate <= 1000), _ASSUMED_RATE
+        ),
+        "claimed_frames": stream.frames or 0,
+        "stream_index": stream.index,
+        "codec": context.name,
+        "broadcast": container.format.name in _BROADCASTS,
+    }
+
+
+def _table(rows: Sequence[tuple[Any, ...]], complete: bool, facts: dict[str, Any]) -> PacketTable:
+    pts, dts, sizes, keys, discard, durations = zip(*rows, strict=True)
+    timed = all(time is not None for time in pts) and len(set(pts)) == len(pts)
+    times = np.array([time if time is not None else 0 for time in pts], dtype=np.int64)
+    return PacketTable(
+        pts=times,
+        dts=np.array([time if time is not None else 0 for time in dts], dtype=np.int64),
+        sizes=np.array(sizes, dtype=np.int64),
+        keys=np.array(keys, dtype=np.bool_),
+        shown=~np.array(discard, dtype=np.bool_),
+        last_duration=int(durations[int(np.argmax(times))]),
+        complete=complete,
+        timed=timed,
+        **facts,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """When each frame of a stream is shown.
+
+    Attributes:
+        ticks: int64 (N,), ascending, relative to the first frame.
+        time_base: seconds of one tick.
+        rate: frames per second: exact where the spacing is constant, else frames over duration.
+        duration: seconds from the first frame to the end of the last.
+        constant: the spacing is constant to within one tick.
+    """
+
+    ticks: NDArray[np.int64]
+    time_base: Fraction
+    rate: Fraction
+    duration: Fraction
+    constant: bool
+
+    def __len__(self) -> int:
+        return len(self.ticks)
+
+    def seconds(self) -> NDArray[np.float64]:
+        """float64 (N,)."""
+        return self.ticks * self.time_base.numerator / self.time_base.denominator
+
+    def window(self, start: float | None, end: float | None) -> tuple[int, int]:
+        """First and one past the last frame whose time t fulfils start <= t <= end, compared exactly.
+
+        A window between two frames gives the frame that is on screen then; one outside the video gives (n,
+        n).
+        """
+        first, stop = 0, len(self)
+        if start is not None:
+            first = int(np.searchsorted(self.ticks, -(-_decimal(start) // self.time_base), side="left"))
+        if end is not None:
+            stop = int(np.searchsorted(self.ticks, _decimal(end) // self.time_base, side="right"))
+        if stop <= first and first > 0 and (start is None or _decimal(start) < self.duration):
+            first = min(first, len(self)) - 1
+            stop = first + 1
+        return first, max(stop, first)
+
+
+def _decimal(seconds: float) -> Fraction:
+    """The decimal that a float prints: 0.3 is 3/10, as its author meant."""
+    return Fraction(repr(seconds))
+
+
+def timeline_of(
+    pts: NDArray[np.int64], time_base: Fraction, last_duration: int, rates: Sequence[Fraction]
+) -> Timeline:
+    """Timeline of frames at `pts` (ascending). A rate is believed only where every frame agrees with it."""
+    ticks = pts - pts[0]
+    rate = _constant_rate(ticks, time_base, rates)
+    if rate is not None:
+        return Timeline(
+            ticks=ticks, time_base=time_base, rate=rate, duration=len(ticks) / rate, constant=True
+        )
+    # muxers guess how long the last frame is shown: never less than what is usual just before it
+    usual = int(np.median(np.diff(ticks)[-3:]))
+    duration = (int(ticks[-1]) + max(last_duration, usual)) * time_base
+    return Timeline(
+        ticks=ticks, time_base=time_base, rate=len(ticks) / duration, duration=duration, constant=False
+    )
+
+
+def timeline_by_rate(num_frames: int, rate: Fraction) -> Timeline:
+    """Timeline of frames without usable times: one after the other at `rate`."""
+    return Timeline(
+        ticks=np.arange(num_frames, dtype=np.int64) * rate.denominator,
+        time_base=Fraction(1, rate.numerator),
+        rate=rate,
+        duration=num_frames / rate,
+        constant=True,
+    )
+
+
+_USUAL_RATES = tuple(Fraction(n, 1001) for n in (24000, 30000, 60000, 120000)) + tuple(
+    Fraction(n) for n in (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 48, 50, 60, 90, 100, 120, 144, 240)
+)
+
+
+def _constant_rate(
+    ticks: NDArray[np.int64], time_base: Fraction, rates: Sequence[Fraction]
+) -> Fraction | None:
+    if len(ticks) == 1:
+        return rates[0] if rates else _ASSUMED_RATE
+    number = np.arange(len(ticks), dtype=np.float64)
+    for rate in (*rates, *_USUAL_RATES):
+        step = 1 / (rate * time_base)
+        # one tick where the grid is fine: both ends of an interval are rounded to it
+        tolerance = 1.0 if step >= 4 else 0.5
+        if step >= 1 and np.abs(ticks - number * float(step)).max() <= tolerance + 1e-6:
+            return rate
+    steps = np.diff(ticks)
+    if (steps == steps[0]).all():
+        return 1 / (int(steps[0]) * time_base)
+    return None
