@@ -1,0 +1,260 @@
+"""SQL over the tables of a dataset, and how its results are written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import vrldata
+from vrldata.commits import merge_rows
+from vrldata.errors import FilterError
+from vrldata.query import filter_rows
+from vrldata.tables import sample_to_row
+from vrldata.types import Sample, Trajectory
+
+PROBLEMS = ("What colour is the red car?", "Count the dogs that run", "红色的车往哪边转?")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> vrldata.Dataset:
+    made = vrldata.create(tmp_path_factory.mktemp("query") / "clips")
+    samples = [
+        Sample(
+            sample_id=f"s{number}",
+            problem=problem,
+            answer="B",
+            problem_type=("math", "ocr", "math")[number],
+            options=("left", "right"),
+            extra={"difficulty": {"level": number}},
+        )
+        for number, problem in enumerate(PROBLEMS)
+    ]
+    merge_rows(made, "samples", [sample_to_row(sample) for sample in samples])
+    made.add_trajectories(
+        Trajectory(
+            trajectory_id=f"t{number}",
+            sample_id=f"s{number % 3}",
+            response="I think the red car turns left" if number % 2 else "blue car",
+            source="rollout",
+            model=f"model-{number % 2}",
+            run_id="run-1",
+            step=number,
+            rewards={"accuracy": float(number % 2), "format": 1.0},
+            reward=number / 10,
+        )
+        for number in range(6)
+    )
+    return made
+
+
+def test_group_by_and_having(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT model, count(*) AS n, sum(step) AS steps FROM trajectories "
+        "GROUP BY model HAVING n > 1 ORDER BY 1"
+    )
+    assert rows.to_pylist() == [
+        {"model": "model-0", "n": 3, "steps": 6},
+        {"model": "model-1", "n": 3, "steps": 9},
+    ]
+
+
+def test_join_with_samples(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT problem_type, max(reward) AS best FROM trajectories JOIN samples USING (sample_id) "
+        "GROUP BY problem_type ORDER BY 1"
+    )
+    assert rows["problem_type"].to_pylist() == ["math", "ocr"]
+    assert rows["best"].to_pylist() == pytest.approx([0.5, 0.4])
+
+
+def test_window_function(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT trajectory_id FROM (SELECT trajectory_id, row_number() OVER (PARTITION BY sample_id ORDER BY "
+        "reward DESC) AS place FROM trajectories) WHERE place = 1 ORDER BY 1"
+    )
+    assert rows["trajectory_id"].to_pylist() == ["t3", "t4", "t5"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT trajectory_id FROM trajectories WHERE rewards['accuracy'] = 1 ORDER BY 1",
+        "SELECT t.trajectory_id FROM trajectories t WHERE t.rewards['accuracy'] > 0.5 ORDER BY 1",
+        "WITH good AS (SELECT * FROM trajectories WHERE rewards['accuracy'] = 1) "
+        "SELECT trajectory_id FROM good WHERE rewards['format'] = 1 ORDER BY 1",
+        "SELECT trajectory_id FROM (SELECT * FROM trajectories) AS t "
+        "WHERE t.rewards['accuracy'] = 1 ORDER BY 1",
+    ],
+)
+def test_reward_components_by_key(dataset: vrldata.Dataset, statement: str) -> None:
+    assert dataset.sql(statement)["trajectory_id"].to_pylist() == ["t1", "t3", "t5"]
+
+
+def test_reward_component_that_no_row_has_is_null(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql("SELECT rewards['speed'] AS speed, response FROM trajectories LIMIT 1")
+    assert rows["speed"].to_pylist() == [None]
+
+
+def test_json_fields_of_extra(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT sample_id FROM samples WHERE (extra->'$.difficulty.level')::INT >= 1 "
+        "AND extra->'difficulty'->>'level' <> '2'"
+    )
+    assert rows["sample_id"].to_pylist() == ["s1"]
+
+
+def test_list_functions(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql("SELECT len(options) AS n, options[1] AS first FROM samples LIMIT 1")
+    assert rows.to_pylist() == [{"n": 2, "first": "left"}]
+
+
+def test_full_text_search_folds_and_stems(dataset: vrldata.Dataset) -> None:
+    assert dataset.sql("SELECT sample_id FROM samples WHERE match(problem, 'Dog')")[
+        "sample_id"
+    ].to_pylist() == ["s1"]
+
+
+def test_full_text_search_for_a_phrase_and_for_all_words(dataset: vrldata.Dataset) -> None:
+    phrase = dataset.sql("SELECT count(*) AS n FROM trajectories WHERE match(response, '\"red car\"')")
+    every = dataset.sql("SELECT count(*) AS n FROM trajectories t WHERE match_all(t.response, 'car blue')")
+    some = dataset.sql("SELECT count(*) AS n FROM trajectories WHERE match(response, 'car blue')")
+    assert [rows["n"][0].as_py() for rows in (phrase, every, some)] == [3, 3, 6]
+
+
+def test_full_text_rank_orders_matches(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT trajectory_id, bm25(response, 'left car') AS rank FROM trajectories "
+        "WHERE match(response, 'left car') ORDER BY rank DESC, trajectory_id LIMIT 1"
+    )
+    assert rows["trajectory_id"].to_pylist() == ["t1"]
+
+
+def test_full_text_search_beside_text_of_several_bytes_a_character(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql(
+        "SELECT '红色é' AS word, t.sample_id FROM trajectories t JOIN samples s USING (sample_id) "
+        "WHERE match(s.problem, 'dogs') AND t.rewards['accuracy'] = 1"
+    )
+    assert rows.to_pylist() == [{"word": "红色é", "sample_id": "s1"}]
+
+
+def test_same_column_twice_keeps_both(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql("SELECT a.step, b.step FROM trajectories a JOIN trajectories b ON a.step + 1 = b.step")
+    assert rows.schema.names == ["step", "step_1"]
+
+
+def test_frames_come_without_pixels(dataset: vrldata.Dataset) -> None:
+    assert "frames" not in dataset.sql("SELECT * FROM frames").schema.names
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SELECT rewrd FROM trajectories", "no column 'rewrd' in trajectories. Did you mean 'reward'?"),
+        ("SELECT t.rewrd FROM trajectories t", "no column 'rewrd' in trajectories. Did you mean 'reward'?"),
+        ("SELECT problem FROM trajectories", "It is a column of samples."),
+        ("SELECT * FROM trajectorys", "no table 'trajectorys'. Did you mean 'trajectories'?"),
+        ("SELEC 1", "syntax error"),
+        ("SELECT end FROM samples", "double quotes"),
+        ("SELECT match(answer, 'x') FROM samples", "searches one of: problem, response"),
+        ("", "expected one SELECT statement"),
+        ("SELECT 1; SELECT 2", "expected one SELECT statement, found 2"),
+    ],
+)
+def test_wrong_sql_is_one_line_that_names_the_way_out(
+    dataset: vrldata.Dataset, statement: str, message: str
+) -> None:
+    with pytest.raises(FilterError) as caught:
+        dataset.sql(statement)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM samples",
+        "INSERT INTO samples (sample_id) VALUES ('x')",
+        "UPDATE samples SET answer = 'x'",
+        "DROP TABLE samples",
+        "CREATE TABLE more AS SELECT * FROM samples",
+        "COPY samples TO '{folder}/out.csv'",
+        "ATTACH '{folder}/other.db'",
+        "INSTALL httpfs",
+        "SET threads = 1",
+        "SELECT * FROM read_csv('{folder}/secret.csv')",
+        "SELECT * FROM read_text('{folder}/secret.csv')",
+        "SELECT * FROM '{folder}/secret.csv'",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT 1; COPY samples TO '{folder}/out.csv'",
+    ],
+)
+def test_statements_can_do_nothing_but_read_the_tables(
+    dataset: vrldata.Dataset, tmp_path: Path, statement: str
+) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    with pytest.raises(FilterError):
+        dataset.sql(statement.format(folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
+    assert dataset.samples.count() == 3
+
+
+def test_predicates_of_a_uri_read_the_same_grammar(dataset: vrldata.Dataset) -> None:
+    rows = filter_rows(
+        dataset, "trajectories", filter="rewards['accuracy'] = 1 AND step > 1 -- a comment", columns=["step"]
+    )
+    assert rows["step"].to_pylist() == [3, 5]
+    opened = vrldata.open(f"{dataset.root}?filter=(extra->'$.difficulty.level')::INT = 2")
+    assert [sample.sample_id for sample in opened.iter_samples()] == ["s2"]
+
+
+@pytest.mark.parametrize("predicate", ["1=1) OR (1=1", "reward > ", "rewrd > 1", "1=1; DROP TABLE samples"])
+def test_wrong_predicate_is_named(dataset: vrldata.Dataset, predicate: str) -> None:
+    with pytest.raises(FilterError, match="filter"):
+        filter_rows(dataset, "trajectories", filter=predicate)
+
+
+def test_a_new_table_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
+    import shutil
+
+    for answer in ("first", "second"):
+        made = vrldata.create(tmp_path / "clips")
+        merge_rows(
+            made,
+            "samples",
+            [sample_to_row(Sample(sample_id="a", problem="?", answer=answer, problem_type="ocr"))],
+        )
+        assert made.sql("SELECT answer FROM samples")["answer"].to_pylist() == [answer]
+        shutil.rmtree(made.root)
+
+
+def run_query(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "vrldata.cli", "query", *arguments], capture_output=True)
+
+
+def test_command_writes_every_format(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    from vrldata.commands.query import query
+
+    statement = "SELECT trajectory_id, rewards, created_at, extra FROM trajectories ORDER BY 1"
+    for name in ("rows.csv", "rows.jsonl", "rows.parquet", "rows.arrow", "rows.txt"):
+        query(dataset.root, statement, output_format=None, out=tmp_path / name, json_output=False)
+    first = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
+    assert first["rewards"] == {"accuracy": 0.0, "format": 1.0}
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 6
+    with pa.ipc.open_file(tmp_path / "rows.arrow") as file:
+        assert file.read_all()["trajectory_id"].to_pylist() == [f"t{number}" for number in range(6)]
+    assert (tmp_path / "rows.csv").read_text().splitlines()[0] == "trajectory_id,rewards,created_at,extra"
+    assert (tmp_path / "rows.txt").read_text().endswith("(6 rows)\n")
+
+
+def test_command_line_reports_a_wrong_column_with_exit_code_2(dataset: vrldata.Dataset) -> None:
+    pytest.importorskip("vrldata.cli")
+    done = run_query(dataset.root, "SELECT rewrd FROM trajectories")
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("error: SQL: no column 'rewrd'")
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,55 @@
+"""`vrldata query`: SQL over a dataset, printed or written to a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vrldata.command_line import JsonOption, print_result
+from vrldata.errors import ConfigError, nearest
+
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".txt": "table"}
+
+
+def query(
+    uri: Annotated[str, typer.Argument(help="Dataset URI.")],
+    sql: Annotated[str, typer.Argument(help="One SELECT statement.")],
+    output_format: Annotated[
+        str | None,
+        typer.Option("--format", help="table, csv, jsonl, parquet or arrow; by default as --out is named."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write instead of standard output.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """SQL over samples, frames (without pixels), trajectories, failures and releases.
+
+    vrldata query clips "SELECT problem_type, count(*) FROM samples GROUP BY 1"
+
+    vrldata query clips@v1 "SELECT response FROM trajectories WHERE match(response, 'turns left')"
+
+    Python: vrldata.open(uri).sql(statement)
+    """
+    import vrldata
+    from vrldata.rows_output import BINARY_FORMATS, FORMATS, rows_of, whole_file, write_rows
+
+    chosen = output_format or (_SUFFIXES.get(out.suffix, "table") if out else "table")
+    if chosen not in FORMATS:
+        raise ConfigError(f"--format {chosen!r}: choose {', '.join(FORMATS)}.{nearest(chosen, FORMATS)}")
+    if chosen in BINARY_FORMATS and out is None and not json_output and sys.stdout.isatty():
+        raise ConfigError(f"--format {chosen} is no text: add --out FILE or a pipe")
+    rows = vrldata.open(uri).sql(sql)
+    if out is not None:
+        with whole_file(out) as file:
+            write_rows(rows, file, chosen)
+    if json_output:
+        result = {"columns": rows.schema.names, "num_rows": rows.num_rows}
+        result |= {"out": str(out)} if out else {"rows": list(rows_of(rows))}
+        print_result(result, as_json=True, text=str)
+    elif out is not None:
+        typer.echo(f"{rows.num_rows} rows in {out}")
+    else:
+        write_rows(rows, sys.stdout.buffer, chosen)
+        sys.stdout.flush()

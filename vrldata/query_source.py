@@ -1,0 +1,187 @@
+"""One table of a dataset as DuckDB reads it: only the columns and rows that a statement needs.
+
+Columns that statements group and filter by are kept in memory between statements (a version of a table never
+changes), everything else streams from Lance. The SQL itself is the work of `query`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+if TYPE_CHECKING:
+    import lance
+
+CACHE_BYTES = 512 << 20
+"""Most memory that columns kept between statements may take, over all tables of the process."""
+
+BATCH_ROWS = 65_536
+LARGEST_TEXT_BATCH = 8_192
+
+_WIDE = frozenset({"response", "problem", "extra", "spec", "reason", "token_ids", "log_probs", "message"})
+"""Columns that are long by nature: they stream."""
+
+_POINT_LOOKUP = re.compile(r"\b(sample_id|trajectory_id|clip_id) == \"")
+
+
+_ColumnKey = tuple[tuple[str, int, str], str]
+
+
+class ColumnCache:
+    """Columns of table versions by least recent use; safe to share among threads."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._columns: OrderedDict[_ColumnKey, pa.ChunkedArray] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: _ColumnKey) -> pa.ChunkedArray | None:
+        """The column, or None when it is not kept."""
+        with self._lock:
+            column = self._columns.get(key)
+            if column is not None:
+                self._columns.move_to_end(key)
+            return column
+
+    def put(self, key: _ColumnKey, column: pa.ChunkedArray) -> None:
+        """Keep `column`, dropping the least recently used ones beyond the limit."""
+        with self._lock:
+            replaced = self._columns.pop(key, None)
+            self._bytes += column.nbytes - (replaced.nbytes if replaced is not None else 0)
+            self._columns[key] = column
+            while self._bytes > self._limit_bytes and self._columns:
+                _, dropped = self._columns.popitem(last=False)
+                self._bytes -= dropped.nbytes
+
+
+_CACHE = ColumnCache(CACHE_BYTES)
+
+
+class TableSource(pads.Dataset):
+    """What DuckDB scans in place of a Lance table.
+
+    It implements the two members that DuckDB uses, `schema` and `scanner`.
+
+    Args:
+        table: the Lance table at the version to read.
+        hidden: columns that do not exist for SQL, such as pixels.
+        map_lookups: further columns by name, each a (map column, key) whose value they hold.
+    """
+
+    def __init__(
+        self,
+        table: lance.LanceDataset,
+        *,
+        hidden: Sequence[str] = (),
+        map_lookups: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        # pyarrow's own initialiser refuses subclasses in Python; nothing of it is needed
+        self._table = table
+        self._lookups = dict(map_lookups or {})
+        fields = [field for field in table.schema if field.name not in hidden]
+        fields += [
+            pa.field(name, table.schema.field(column).type.item_type)
+            for name, (column, _) in self._lookups.items()
+        ]
+        self._schema = pa.schema(fields)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns that SQL sees."""
+        return self._schema
+
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
+    ) -> Any:
+        """A scanner over `columns` of the rows that `filter` keeps."""
+        names = list(columns) if columns is not None else self._schema.names
+        tested = self._columns_of(filter)
+        needed = list(dict.fromkeys([*names, *tested]))
+        if self._fits_cache(needed) and not (filter is not None and _POINT_LOOKUP.search(str(filter))):
+            cached = pa.table([self._cached(name) for name in needed], names=needed)
+            return pads.dataset(cached).scanner(columns=names, filter=filter)
+        if not any(name in self._lookups for name in needed):
+            scanner = self._lance_scanner(names, filter)
+            if scanner is not None:
+                return scanner
+        return self._streamed(names, needed, filter)
+
+    def _lance_scanner(self, names: list[str], filter: pc.Expression | None) -> Any | None:
+        """Lance's own scanner, which uses its indexes; None for a filter that it cannot take."""
+        rows = LARGEST_TEXT_BATCH if any(name in _WIDE for name in names) else BATCH_ROWS
+        try:
+            scanner = self._table.scanner(columns=names, filter=filter, batch_size=rows)
+            if filter is not None:
+                scanner.explain_plan()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OSError):
+            if filter is None:
+                raise
+            return None
+        return scanner
+
+    def _streamed(self, names: list[str], needed: list[str], filter: pc.Expression | None) -> Any:
+        schema = pa.schema([self._schema.field(name) for name in needed])
+        batches = self._batches(needed, schema)
+        return pads.Scanner.from_batches(batches, schema=schema, columns=names, filter=filter)
+
+    def _batches(self, needed: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        stored = [name for name in needed if name not in self._lookups]
+        maps = [self._lookups[name][0] for name in needed if name in self._lookups]
+        columns = list(dict.fromkeys([*stored, *maps]))
+        for batch in self._table.scanner(columns=columns, batch_size=LARGEST_TEXT_BATCH).to_batches():
+            yield pa.record_batch([self._column_of(batch, name) for name in needed], schema=schema)
+
+    def _column_of(self, rows: Any, name: str) -> Any:
+        if name not in self._lookups:
+            return rows.column(name)
+        column, key = self._lookups[name]
+        return pc.map_lookup(rows.column(column), pa.scalar(key), "first")
+
+    def _columns_of(self, filter: pc.Expression | None) -> list[str]:
+        """Names of columns in `filter`. A word of a literal may slip in, which costs a column, no more."""
+        if filter is None:
+            return []
+        text = str(filter)
+        return [name for name in self._schema.names if name in text]
+
+    def _fits_cache(self, names: list[str]) -> bool:
+        row_bytes = 0
+        for name in names:
+            type_ = self._schema.field(name).type
+            if name in _WIDE or not (pa.types.is_primitive(type_) or pa.types.is_string(type_)):
+                return False
+            row_bytes += 80 if pa.types.is_string(type_) else type_.bit_width // 8 + 1
+        return row_bytes * self._table.count_rows() <= CACHE_BYTES // 2
+
+    def _cached(self, name: str) -> pa.ChunkedArray:
+        key = (_identity(self._table), name)
+        column = _CACHE.get(key)
+        if column is None:
+            stored = self._lookups[name][0] if name in self._lookups else name
+            rows = self._table.scanner(columns=[stored], batch_size=BATCH_ROWS * 4).to_table()
+            column = _with_dictionary(self._column_of(rows, name))
+            _CACHE.put(key, column)
+        return column
+
+
+def _with_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text with few distinct values as a dictionary, which DuckDB groups and filters several times faster."""
+    if not pa.types.is_string(column.type) or len(column) < BATCH_ROWS:
+        return column
+    if pc.count_distinct(column.slice(0, BATCH_ROWS)).as_py() > BATCH_ROWS // 16:
+        return column
+    return column.dictionary_encode().unify_dictionaries()
+
+
+def _identity(table: lance.LanceDataset) -> tuple[str, int, str]:
+    """What names one version of one table, also when another table is later made in the same place."""
+    files = [file.path for fragment in table.get_fragments()[:1] for file in fragment.data_files()]
+    return table.uri, table.version, files[0] if files else ""
