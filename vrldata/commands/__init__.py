@@ -1,0 +1,1 @@
+"""The commands of `vrldata`, one module a group; `cli` registers them without importing them."""
