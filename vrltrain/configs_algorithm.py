@@ -35,6 +35,22 @@ LOSS_NAMES = ("ppo", "gspo", "cispo", "sapo", "reinforce")
 BASELINE_ESTIMATORS = ("grpo", "dr_grpo")
 """Estimators that can keep a row out of the group statistics."""
 
+REJECTION_NAMES = (
+    "token",
+    "token_k1",
+    "token_k2",
+    "token_k3",
+    "seq_max",
+    "seq_max_k2",
+    "seq_max_k3",
+    "seq_mean_k1",
+    "seq_mean_k2",
+    "seq_mean_k3",
+    "seq_sum_k1",
+    "geometric",
+)
+"""Modes and aliases of `vrltrain.corrections.rejection_mask`."""
+
 GSPO_MAX_CLIP = 0.05
 
 
@@ -92,7 +108,7 @@ class CorrectionConfig(BaseConfig):
     batch_normalise: bool = False
     """Scale the weights to mean 1 over the batch."""
     reject: str | None = None
-    """Statistic that masks tokens or rows out, see `corrections.REJECTION_MODES`; null switches it off."""
+    """Statistic by which tokens or rows are masked out (`corrections.REJECTION_MODES`); null: none are."""
     reject_low: float | None = None
     """Lower bound of the statistic; null leaves it open."""
     reject_high: float | None = None
@@ -107,6 +123,9 @@ class CorrectionConfig(BaseConfig):
     def _bounds_fit(self) -> CorrectionConfig:
         if self.reject is None and (self.reject_low is not None or self.reject_high is not None):
             raise ValueError("reject_low and reject_high need reject, such as reject: seq_mean_k3")
+        if self.reject is not None and self.reject not in REJECTION_NAMES:
+            hint = nearest(self.reject, REJECTION_NAMES)
+            raise ValueError(f"unknown reject {self.reject!r}.{hint} Known: {', '.join(REJECTION_NAMES)}")
         if self.reject is not None and self.reject[-2:] in ("k2", "k3") and self.reject_high is None:
             raise ValueError(f"reject: {self.reject} needs reject_high")
         low, high = self.reject_low, self.reject_high

@@ -1,0 +1,115 @@
+"""From score to reward: weights, length, repetition, rows that could not be scored."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vrldata.config import validate_config
+from vrldata.errors import ConfigError
+from vrldata.types import Score
+from vrltrain.rewards import (
+    RewardConfig,
+    drop_truncated,
+    outcome_to_tokens,
+    overlong_penalty,
+    repetition_penalty,
+    shape_reward,
+)
+
+
+def score(accuracy: float | None = 1.0, form: float = 1.0) -> Score:
+    return Score(accuracy=accuracy, format=form, overall=None, status="ok", parts={"iou": 0.7})
+
+
+def test_default_weights_are_nine_to_one_and_components_are_kept() -> None:
+    reward = shape_reward(score(1.0, 0.5), RewardConfig(), response_length=10, max_response_length=100)
+    assert reward.overall == pytest.approx(0.95)
+    assert dict(reward.components) == {
+        "accuracy": 1.0,
+        "format": 0.5,
+        "overlong": 0.0,
+        "repetition": 0.0,
+        "iou": 0.7,
+    }
+
+
+def test_response_that_could_not_be_scored_has_no_reward() -> None:
+    reward = shape_reward(score(None), RewardConfig(), response_length=10, max_response_length=100)
+    assert reward.overall is None
+    assert not reward.valid
+    assert "accuracy" not in reward.components
+
+
+def test_weights_of_length_and_repetition_are_added() -> None:
+    config = validate_config(
+        RewardConfig, {"weights": {"overlong": 0.5, "repetition": 0.25}, "repetition_ngram": 1}, source="test"
+    )
+    reward = shape_reward(
+        score(), config, response_length=100, max_response_length=100, token_ids=[7, 7, 7, 7]
+    )
+    assert reward.overall == pytest.approx(1.0 - 0.5 - 0.25 * 0.75)
+
+
+def test_single_types_may_have_their_own_weights() -> None:
+    config = validate_config(
+        RewardConfig,
+        {"weights_by_type": {"temporal grounding": {"accuracy": 0.5, "format": 0.5}}},
+        source="test",
+    )
+    lengths = {"response_length": 1, "max_response_length": 100}
+    own = shape_reward(score(0.0), config, problem_type="temporal_grounding", **lengths)
+    other = shape_reward(score(0.0), config, problem_type="multiple_choice", **lengths)
+    assert (own.overall, other.overall) == (0.5, 0.1)
+
+
+@given(length=st.integers(0, 200), buffer=st.integers(1, 100))
+def test_overlong_penalty_falls_from_zero_to_minus_one(length: int, buffer: int) -> None:
+    penalty = overlong_penalty(length, 100, buffer)
+    assert -1.0 <= penalty <= 0.0
+    assert (penalty == 0.0) == (length <= 100 - buffer)
+    assert (penalty == -1.0) == (length >= 100)
+    assert overlong_penalty(length + 1, 100, buffer) <= penalty
+
+
+def test_overlong_buffer_is_a_quarter_of_the_limit_by_default() -> None:
+    assert overlong_penalty(75, 100) == 0.0
+    assert overlong_penalty(80, 100) == pytest.approx(-0.2)
+
+
+@given(tokens=st.lists(st.integers(0, 3), max_size=40), ngram=st.integers(1, 5))
+def test_repetition_penalty_is_the_share_of_repeated_ngrams(tokens: list[int], ngram: int) -> None:
+    grams = [tuple(tokens[i : i + ngram]) for i in range(len(tokens) - ngram + 1)]
+    repeated = sum(gram in grams[:i] for i, gram in enumerate(grams))
+    expected = -repeated / len(grams) if len(grams) > 1 else 0.0
+    assert repetition_penalty(tokens, ngram) == pytest.approx(expected)
+
+
+def test_reward_lies_on_the_last_masked_token_and_missing_ones_are_not_valid() -> None:
+    mask = torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 0]])
+    rewards, valid = outcome_to_tokens([0.9, 1.0, None, 1.0], mask)
+    assert rewards.tolist() == [[0, pytest.approx(0.9), 0], [0, 0, 1.0], [0, 0, 0], [0, 0, 0]]
+    assert valid.tolist() == [True, True, False, False]
+
+
+def test_truncated_rows_leave_the_loss() -> None:
+    mask = torch.ones(2, 2)
+    assert drop_truncated(mask, ["stop", "length"]).tolist() == [[1, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"weights": {"accuracy": 0.9, "format": 0.2}}, "must add up to 1"),
+        ({"weights": {"acuracy": 0.9}}, "Did you mean 'accuracy'?"),
+        ({"weights_by_type": {"temporal groundin": {}}}, "temporal groundin"),
+        ({"weights": {"overlong": -1}}, "greater than or equal to 0"),
+    ],
+)
+def test_wrong_reward_config_is_one_clear_line(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        validate_config(RewardConfig, values, source="reward.yaml")
+    assert message in str(error.value)
+    assert str(error.value).startswith("reward.yaml: ")
