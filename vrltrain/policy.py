@@ -1,0 +1,177 @@
+"""The model in training: log-probabilities and entropies of response tokens, and loading it from a folder.
+
+Losses live in `losses`, the optimizer in `optimizer`, sharding over ranks in `sharding`.
+Letters in shapes: B rows, L tokens of the longest row, R response tokens, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vrldata.errors import ConfigError
+from vrltrain.inputs import LOGIT_BIAS
+from vrltrain.losses import log_probs_and_entropy
+
+CHUNK_TOKENS = 1024
+"""Response positions whose logits are held at once."""
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBatch:
+    """Right-padded rows, prompt and response in one sequence.
+
+    Attributes:
+        input_ids: int64 (B, L).
+        attention_mask: int64 (B, L).
+        position_ids: int64 (3, B, L).
+        media: pixels and grids of all rows, concatenated in the order of the rows.
+        response_ids: int64 (B, R), the labels.
+        predicted_from: int64 (B, R), the position in L whose hidden state predicts each response token.
+        temperature: of sampling.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    position_ids: Tensor
+    media: dict[str, Tensor] = field(default_factory=dict)
+    response_ids: Tensor
+    predicted_from: Tensor
+    temperature: float = 1.0
+
+    def to(self, device: torch.device | str) -> ModelBatch:
+        """The same batch on `device`."""
+        return ModelBatch(
+            input_ids=self.input_ids.to(device),
+            attention_mask=self.attention_mask.to(device),
+            position_ids=self.position_ids.to(device),
+            media={name: tensor.to(device) for name, tensor in self.media.items()},
+            response_ids=self.response_ids.to(device),
+            predicted_from=self.predicted_from.to(device),
+            temperature=self.temperature,
+        )
+
+
+class Policy(nn.Module):
+    """A vision-language model whose forward pass gives what policy losses need.
+
+    The distribution is that of the engine: logits plus the bias against media tokens, divided by the
+    temperature, without truncation.
+    """
+
+    def __init__(self, model: nn.Module, media_token_ids: Sequence[int]) -> None:
+        super().__init__()
+        self.model = model
+        self.media_token_ids = tuple(media_token_ids)
+
+    def forward(self, batch: ModelBatch, *, run_vision: bool = False) -> tuple[Tensor, Tensor]:
+        """(log_probs, entropy) of the response tokens, both float32 (B, R).
+
+        Args:
+            batch: on the model's device.
+            run_vision: send one blank picture through the vision tower when the batch has no media, so
+                that every rank runs the same modules (their weights are gathered together).
+        """
+        backbone = self.model.model
+        inputs: dict[str, Any] = {"input_ids": batch.input_ids, **batch.media}
+        if run_vision and not batch.media:
+            embeds = backbone.get_input_embeddings()(batch.input_ids)
+            inputs = {"inputs_embeds": embeds + self._blank_picture().to(embeds.dtype)}
+        hidden_BLH = backbone(
+            **inputs, attention_mask=batch.attention_mask, position_ids=batch.position_ids, use_cache=False
+        )[0]
+        index = batch.predicted_from.unsqueeze(-1).expand(-1, -1, hidden_BLH.shape[-1])
+        hidden_BRH = hidden_BLH.gather(1, index)
+        flat, labels = hidden_BRH.flatten(0, 1), batch.response_ids.flatten()
+        parts = [
+            self._score(
+                flat[start : start + CHUNK_TOKENS], labels[start : start + CHUNK_TOKENS], batch.temperature
+            )
+            for start in range(0, max(len(flat), 1), CHUNK_TOKENS)
+        ]
+        log_probs, entropy = (
+            torch.cat(values).view(batch.response_ids.shape) for values in zip(*parts, strict=True)
+        )
+        return log_probs, entropy
+
+    def _score(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        if torch.is_grad_enabled() and len(hidden) == CHUNK_TOKENS:
+            # full chunks are recomputed in the backward pass: their logits are the peak of memory
+            result = checkpoint(self._score_chunk, hidden, labels, temperature, use_reentrant=False)
+            return result  # type: ignore[no-any-return]
+        return self._score_chunk(hidden, labels, temperature)
+
+    def _score_chunk(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        logits = biased_logits(self.model.lm_head(hidden), self.media_token_ids)
+        return log_probs_and_entropy(logits, labels, temperature=temperature)
+
+    def _blank_picture(self) -> Tensor:
+        """Scalar 0 that depends on every parameter of the vision tower."""
+        vision = self.model.config.vision_config
+        merge, patch = int(vision.spatial_merge_size), int(vision.patch_size)
+        width = int(vision.in_channels) * int(vision.temporal_patch_size) * patch * patch
+        weight = next(self.model.model.visual.parameters())
+        pixels = torch.zeros(merge * merge, width, device=weight.device)
+        grid = torch.tensor([[1, merge, merge]], device=weight.device)
+        features = self.model.model.get_image_features(pixels, grid, return_dict=True)
+        outputs = [*features.pooler_output, *_flatten(getattr(features, "deepstack_features", None))]
+        return torch.stack([output.sum() for output in outputs]).sum() * 0.0
+
+
+def biased_logits(logits: Tensor, media_token_ids: Sequence[int]) -> Tensor:
+    """`logits` (…, V) with the bias against media tokens, float32 or wider."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    bias = torch.zeros(wide.shape[-1], dtype=wide.dtype, device=wide.device)
+    bias[list(media_token_ids)] = LOGIT_BIAS
+    return wide + bias
+
+
+def load_policy(
+    model_path: str | Path,
+    media_token_ids: Sequence[int],
+    *,
+    dtype: str = "float32",
+    device: torch.device | str = "cpu",
+    attn_implementation: str = "sdpa",
+    gradient_checkpointing: bool = False,
+    freeze_vision: bool = False,
+) -> Policy:
+    """The model of a folder or Hub id, with float32 weights unless `dtype` says otherwise.
+
+    Raises:
+        ConfigError: no model can be loaded from there.
+    """
+    from transformers import AutoModelForImageTextToText
+
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(
+            str(model_path), dtype=DTYPES[dtype], attn_implementation=attn_implementation
+        )
+    except (OSError, ValueError, ImportError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"model.path={str(model_path)!r}: no model can be loaded from there: {first}"
+        ) from error
+    model.to(device)
+    model.train()
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if freeze_vision:
+        model.model.visual.requires_grad_(False)
+    return Policy(model, media_token_ids)
+
+
+def _flatten(value: Any) -> list[Tensor]:
+    if value is None:
+        return []
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for part in value for tensor in _flatten(part)]
