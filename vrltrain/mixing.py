@@ -8,6 +8,7 @@ of `MixConfig`.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -276,6 +277,23 @@ def mixed_policy_group(
         offline_row=tuple(int(flag) for flag in offline.tolist()),
         replaced=tuple(replaced),
     )
+
+
+def mix_metrics(
+    used: Sequence[OfflineRow], rejections: Sequence[OfflineRejection], *, num_rows: int
+) -> dict[str, float]:
+    """Share, reward and accuracy of the stored rows of a batch, and the number left out, by reason."""
+    metrics = {
+        "mix/row_share": len(used) / num_rows if num_rows else 0.0,
+        "mix/rejected": float(len(rejections)),
+    }
+    if used:
+        metrics["mix/reward_mean"] = sum(row.reward for row in used) / len(used)
+        metrics["mix/accuracy_mean"] = sum(row.accuracy for row in used) / len(used)
+        metrics["mix/tokens_mean"] = sum(len(row.token_ids) for row in used) / len(used)
+    for reason, count in sorted(Counter(rejection.reason for rejection in rejections).items()):
+        metrics[f"mix/rejected_{reason}"] = float(count)
+    return metrics
 
 
 @dataclass(slots=True, kw_only=True)

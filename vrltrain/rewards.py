@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
@@ -167,6 +168,69 @@ def repetition_penalty(tokens: Sequence[Hashable], ngram: int = 8) -> float:
     distinct = {tuple(tokens[start : start + ngram]) for start in range(total)}
     repeated = total - len(distinct)
     return -repeated / total if repeated else 0.0
+
+
+def reward_metrics(
+    rewards: Sequence[Reward], *, uid: Sequence[Hashable], problem_types: Sequence[str]
+) -> dict[str, float]:
+    """Figures of a batch: `overall` and each component with mean, std, min, max; mean by type; groups.
+
+    Rows that could not be scored count in `reward/valid_share` and in nothing else.
+
+    Args:
+        rewards: of all generated rows, (B,).
+        uid: (B,), names the group of a row.
+        problem_types: (B,).
+    """
+    valid = [row for row, reward in enumerate(rewards) if reward.overall is not None]
+    metrics = {"reward/valid_share": len(valid) / len(rewards) if rewards else 0.0}
+    columns: dict[str, list[float]] = {}
+    by_type: dict[str, list[float]] = {}
+    groups: dict[Hashable, list[float]] = {}
+    for row in valid:
+        overall = rewards[row].overall
+        assert overall is not None
+        columns.setdefault("overall", []).append(overall)
+        for name, value in rewards[row].components.items():
+            columns.setdefault(name, []).append(value)
+        by_type.setdefault(problem_types[row], []).append(overall)
+        groups.setdefault(uid[row], []).append(overall)
+    for name, values in sorted(columns.items()):
+        metrics[f"reward/{name}_mean"] = fmean(values)
+        metrics[f"reward/{name}_std"] = pstdev(values)
+        metrics[f"reward/{name}_min"] = min(values)
+        metrics[f"reward/{name}_max"] = max(values)
+    for name, values in sorted(by_type.items()):
+        metrics[f"reward_by_type/{name}"] = fmean(values)
+    if groups:
+        silent = sum(max(values) == min(values) for values in groups.values())
+        metrics["reward/zero_std_group_share"] = silent / len(groups)
+    return metrics
+
+
+def group_accuracy(
+    accuracies: Sequence[float | None], *, uid: Sequence[Hashable], thresholds: Sequence[float]
+) -> dict[str, float]:
+    """`accuracy/mean_at_n` and `accuracy/pass_at_n` over the groups: mean, and share with a right row.
+
+    A group without scored row is in neither.
+
+    Args:
+        thresholds: (B,), accuracy from which a row counts as right (`filters.success_threshold`).
+    """
+    means: dict[Hashable, list[float]] = {}
+    passed: dict[Hashable, bool] = {}
+    for accuracy, name, threshold in zip(accuracies, uid, thresholds, strict=True):
+        if accuracy is None:
+            continue
+        means.setdefault(name, []).append(accuracy)
+        passed[name] = passed.get(name, False) or accuracy >= threshold - 1e-9
+    if not means:
+        return {}
+    return {
+        "accuracy/mean_at_n": fmean(fmean(values) for values in means.values()),
+        "accuracy/pass_at_n": sum(passed.values()) / len(passed),
+    }
 
 
 def outcome_to_tokens(rewards: Sequence[float | None], response_mask: Tensor) -> tuple[Tensor, Tensor]:

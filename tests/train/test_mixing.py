@@ -18,6 +18,7 @@ from vrltrain.mixing import (
     ReplayBuffer,
     choose_offline,
     gate_opens,
+    mix_metrics,
     mix_probability,
     mixed_policy_group,
     plan_group,
@@ -255,3 +256,15 @@ def test_row_that_does_not_fit_is_an_error() -> None:
 def test_turn_mask_and_padding() -> None:
     assert mask_from_turns([("assistant", 1), ("user", 2)]) == [1, 0, 0]
     assert pad_rows([[1.0], []], 2, -1.0, torch.float64).tolist() == [[1.0, -1.0], [-1.0, -1.0]]
+
+
+def test_metrics_tell_what_was_used_and_why_the_rest_was_not() -> None:
+    rejected = [OfflineRejection(trajectory_id="x", reason="too_long") for _ in range(2)]
+    assert mix_metrics([offline("a", 1.0), offline("b", 0.5)], rejected, num_rows=8) == {
+        "mix/row_share": 0.25,
+        "mix/reward_mean": 0.75,
+        "mix/accuracy_mean": 0.75,
+        "mix/tokens_mean": 2.0,
+        "mix/rejected": 2.0,
+        "mix/rejected_too_long": 2.0,
+    }

@@ -11,11 +11,14 @@ from vrldata.config import validate_config
 from vrldata.errors import ConfigError
 from vrldata.types import Score
 from vrltrain.rewards import (
+    Reward,
     RewardConfig,
     drop_truncated,
+    group_accuracy,
     outcome_to_tokens,
     overlong_penalty,
     repetition_penalty,
+    reward_metrics,
     shape_reward,
 )
 
@@ -113,3 +116,25 @@ def test_wrong_reward_config_is_one_clear_line(values: dict[str, object], messag
         validate_config(RewardConfig, values, source="reward.yaml")
     assert message in str(error.value)
     assert str(error.value).startswith("reward.yaml: ")
+
+
+def test_metrics_count_unscored_rows_only_in_the_valid_share() -> None:
+    rewards = [
+        Reward(overall=1.0, components={"accuracy": 1.0}),
+        Reward(overall=0.5, components={"accuracy": 0.5}),
+        Reward(overall=None, components={"format": 0.0}),
+        Reward(overall=0.1, components={"accuracy": 0.0}),
+    ]
+    metrics = reward_metrics(rewards, uid=list("ppqq"), problem_types=["ocr", "ocr", "ocr", "math"])
+    assert metrics["reward/valid_share"] == 0.75
+    assert metrics["reward/accuracy_mean"] == 0.5
+    assert (metrics["reward/overall_min"], metrics["reward/overall_max"]) == (0.1, 1.0)
+    assert (metrics["reward_by_type/ocr"], metrics["reward_by_type/math"]) == (0.75, 0.1)
+    assert metrics["reward/zero_std_group_share"] == 0.5
+    assert "reward/format_mean" not in metrics
+
+
+def test_group_accuracy_gives_mean_and_pass_at_n() -> None:
+    figures = group_accuracy([1.0, 0.0, 0.0, 0.6, None], uid=list("ppqqr"), thresholds=[1.0] * 5)
+    assert figures == {"accuracy/mean_at_n": pytest.approx(0.4), "accuracy/pass_at_n": 0.5}
+    assert group_accuracy([None], uid=["p"], thresholds=[1.0]) == {}
