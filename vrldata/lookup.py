@@ -1,0 +1,85 @@
+"""Which row of `frames` holds a video: by its own key, or by its content under another path.
+
+The same content under two paths is stored once; the `samples` table knows under which row.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from vrldata.commits import sql_text
+from vrldata.errors import MissingClip
+from vrldata.sampling import SamplingSpec, normalise_video_path
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+    from vrldata.types import Sample
+
+
+def resolve_clip_id(dataset: Dataset, video_path: str, spec: SamplingSpec) -> str:
+    """`clip_id` of the row that holds the frames of `video_path` under `spec`.
+
+    Raises:
+        MissingClip: there is none; the message says what there is for this path.
+    """
+    path = normalise_video_path(video_path)
+    own = spec.clip_id(path)
+    store = dataset.frame_store()
+    if own in store:
+        return own
+    found = store.aliases.get(own) or _by_content(dataset, path, spec)
+    if found is None:
+        raise MissingClip(_why_missing(dataset, path, spec, own))
+    store.aliases[own] = found
+    return found
+
+
+def missing_media(dataset: Dataset, sample: Sample) -> str:
+    """Why a sample has no clips, in one line: the failures of its media."""
+    media = [normalise_video_path(path) for path in (*sample.videos, *sample.images)]
+    listed = ", ".join(sql_text(path) for path in media)
+    rows = dataset.lance("failures").to_table(filter=f"video_path IN ({listed})", columns=["reason"])
+    reasons = list(dict.fromkeys(rows.column("reason").to_pylist()))
+    why = "; ".join(reasons) if reasons else "run `vrldata build` over it"
+    return f"{dataset.uri}: sample {sample.sample_id!r} has {len(media)} media but no clips for all: {why}"
+
+
+def _by_content(dataset: Dataset, path: str, spec: SamplingSpec) -> str | None:
+    """Row of another path with the same content and spec, found through the samples that name `path`."""
+    quoted = sql_text(path)
+    samples = dataset.lance("samples").to_table(
+        filter=f"array_has(videos, {quoted}) OR array_has(images, {quoted})",
+        columns=["videos", "images", "clip_ids"],
+    )
+    store, wanted = dataset.frame_store(), spec.key_json()
+    for row in samples.to_pylist():
+        media = [*(row["videos"] or ()), *(row["images"] or ())]
+        for name, clip_id in zip(media, row["clip_ids"] or (), strict=False):
+            if name != path or clip_id not in store:
+                continue
+            digest = store.row(clip_id)["source_digest"]
+            same = dataset.lance("frames").to_table(
+                filter=f"source_digest = {sql_text(digest)}", columns=["clip_id", "spec"]
+            )
+            for candidate in same.to_pylist():
+                if SamplingSpec.from_json(candidate["spec"]).key_json() == wanted:
+                    return str(candidate["clip_id"])
+    return None
+
+
+def _why_missing(dataset: Dataset, path: str, spec: SamplingSpec, clip_id: str) -> str:
+    start = f"{dataset.uri}: no frames of {path!r} for this sampling spec"
+    failed = dataset.lance("failures").to_table(filter=f"clip_id = {sql_text(clip_id)}", columns=["reason"])
+    if failed.num_rows:
+        return f"{start}: it could not be decoded: {failed.column('reason')[0].as_py()}"
+    others = dataset.lance("frames").to_table(filter=f"video_path = {sql_text(path)}", columns=["spec"])
+    if not others.num_rows:
+        return f"{start}, and none for any other: run `vrldata build` over it, or check the path"
+    asked = json.loads(spec.key_json())
+    differences = []
+    for text in others.column("spec").to_pylist()[:3]:
+        stored = json.loads(SamplingSpec.from_json(text).key_json())
+        changed = [f"{name}={stored[name]!r}" for name in asked if stored[name] != asked[name]]
+        differences.append(" ".join(changed) or "another version")
+    return f"{start}; stored are: {' | '.join(differences)}"
