@@ -117,13 +117,13 @@ def _resolve_key(key: Any, options: Options) -> frozenset[str]:
         others = [other for other in options.named_by(pair.group(3)) if other != letter]
         if options.accepts(letter) and not (others and letter not in options.named_by(pair.group(3))):
             return frozenset(letter)
-    if (letters := _letter_list(text)) and all(options.accepts(letter) for letter in letters):
+    if (letters := letter_list(text)) and all(options.accepts(letter) for letter in letters):
         return frozenset(letters)
     known = f"options {', '.join(options.letters)}" if options.texts else "no options are known"
     raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text ({known})")
 
 
-def _letter_list(text: str) -> list[str]:
+def letter_list(text: str) -> list[str]:
     """The letters of a text that is nothing but a list of different capitals, such as `A, C`."""
     plain = text.translate(_LIST_DRESS).strip()
     if len(plain) > 200 or not _LETTER_LIST.fullmatch(plain):
@@ -147,7 +147,7 @@ def read_answer(content: str, record: Record, gold: frozenset[str]) -> Reading:
 
 
 def _several(text: str, options: Options) -> Reading:
-    letters = _letter_list(text) or lone_letters(text)
+    letters = letter_list(text) or lone_letters(text)
     if not letters and (bare := _BARE.fullmatch(text)):
         letters = [bare.group(1).upper()]
     if not letters:

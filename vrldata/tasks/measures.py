@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Span = tuple[float, float]
 Box = tuple[float, float, float, float]
+Item = TypeVar("Item", bound=Hashable)
 
 EQUAL_WITHIN = 1e-6
 """Two degenerate spans or boxes are the same when no coordinate differs by more."""
@@ -133,7 +134,7 @@ def mean_relative_accuracy(predicted: float, key: float) -> float:
     return sum(error <= 1 - percent / 100 + 1e-9 for percent in range(50, 100, 5)) / 10
 
 
-def overlap_f1(predicted: Mapping[Hashable, int], key: Mapping[Hashable, int]) -> float:
+def overlap_f1(predicted: Mapping[Item, int], key: Mapping[Item, int]) -> float:
     """F1 of two multisets given as counts; 0 where either is empty."""
     total = sum(predicted.values()) + sum(key.values())
     if not predicted or not key:

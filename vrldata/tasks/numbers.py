@@ -219,3 +219,41 @@ def compare_regression(value: Number, gold: Number, record: Record) -> Measured:
     accuracy = mean_relative_accuracy(value.value, gold.value)
     error = abs(value.value - gold.value)
     return Measured(accuracy=accuracy, parts={"absolute_error": error} if math.isfinite(error) else {})
+
+
+_MATH_WORDS = (
+    "sqrt sin cos tan cot sec csc log ln exp lim pi theta alpha beta root squared cubed mod max min int sum"
+)
+_MATH_NAMES = frozenset(_MATH_WORDS.split())
+_UNIT_WORDS = re.compile(r"(?:\s*(?:°|º|'|\"|/|\^\{?-?\d\}?|[A-Za-zµμΩ]+\.?)){0,6}\s*[.。]?")
+_ANSWER_PREFIX = re.compile(r"\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:|=)?\s*", re.IGNORECASE)
+
+
+def whole_number(text: str) -> Number | None:
+    """The number that the whole of `text` is, a unit after it allowed; None for anything more.
+
+    >>> whole_number("5 cm").value
+    5.0
+    >>> whole_number("5x") is None
+    True
+    """
+    plain = digits_for_words(_without_dress(text))
+    prefix = _ANSWER_PREFIX.match(plain)
+    plain = (plain[prefix.end() :] if prefix else plain).strip()
+    match = _NUMBER.match(plain)
+    if not match:
+        return None
+    rest = plain[match.end() :]
+    if rest and not (_UNIT_WORDS.fullmatch(rest) and _is_unit(rest)):
+        return None
+    return _value(match)
+
+
+def _is_unit(rest: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", rest)
+    if any(word.casefold() in _MATH_NAMES for word in words):
+        return False
+    # A letter that touches the number is a factor, as in 5x, unless it is a word such as cm.
+    return (
+        rest[0].isspace() or rest[0] in "°º.。" or (bool(words) and len(words[0]) > 1 and rest[0].isalpha())
+    )

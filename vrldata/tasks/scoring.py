@@ -11,7 +11,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vrldata.errors import TaskError, nearest
-from vrldata.tasks import boolean, boxes, choices, free_text, numbers, preference, spans, tubes
+from vrldata.tasks import (
+    boolean,
+    boxes,
+    choices,
+    code,
+    free_text,
+    mathematics,
+    numbers,
+    preference,
+    spans,
+    tubes,
+)
 from vrldata.tasks.coordinates import check_space
 from vrldata.tasks.extract import strict_answer
 from vrldata.tasks.reading import (
@@ -37,12 +48,14 @@ class Task:
         read_gold: record -> key; raises UnreadableGoldError.
         read_answer: (content, record, key) -> Reading; raises UnreadableAnswerError.
         compare: (value, key, record) -> Measured.
+        check_gold: record -> why the key cannot be compared with, where reading it is not enough; slower.
         judged: protocol `eval` leaves the verdict to a judge.
     """
 
     read_gold: Callable[[Record], Any]
     read_answer: Callable[[str, Record, Any], Reading]
     compare: Callable[[Any, Any, Record], Measured]
+    check_gold: Callable[[Record], str | None] | None = None
     judged: bool = False
 
 
@@ -79,6 +92,16 @@ TASKS: dict[str, Task] = {
     "ocr": Task(
         read_gold=free_text.read_gold, read_answer=free_text.read_answer, compare=free_text.compare_ocr
     ),
+    "math": Task(
+        read_gold=mathematics.read_gold,
+        read_answer=mathematics.read_answer,
+        compare=mathematics.compare,
+        check_gold=mathematics.check_gold,
+    ),
+    **{
+        name: Task(read_gold=code.read_gold, read_answer=code.read_answer, compare=code.compare)
+        for name in ("svg_code", "html_code", "code")
+    },
     "preference": Task(
         read_gold=preference.read_gold, read_answer=preference.read_answer, compare=preference.compare
     ),
@@ -268,8 +291,9 @@ def check_answer(
         TaskError: an unknown type or field.
     """
     record = make_record(problem_type, "", answer, options=options, **record_fields)
+    task = TASKS[record.problem_type]
     try:
-        TASKS[record.problem_type].read_gold(record)
+        task.read_gold(record)
+        return task.check_gold(record) if task.check_gold else None
     except UnreadableGoldError as error:
         return str(error)
-    return None

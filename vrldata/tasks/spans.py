@@ -71,6 +71,8 @@ def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
         UnreadableAnswerError: no span, or one that ends before it starts.
     """
     if isinstance(value, dict):
+        if "time" in value:
+            return spans_of(value["time"], reorder=reorder)
         pair = [value.get(name) for name in ("start", "end")]
         if None in pair:
             raise UnreadableAnswerError("a time object without start and end")

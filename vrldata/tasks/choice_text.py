@@ -1,0 +1,164 @@
+"""Multiple choice in free prose: the tolerant reading for foreign models.
+
+Letters count in upper case unless the whole text is the letter; the article A and the pronoun I count only
+where they are delimited or concluded. Two different letters are ambiguous, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from vrldata.tasks.choices import Options, letter_list, lone_letters, read_answer, read_options
+from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, sentence
+from vrldata.tasks.reading import Reading, Record, UnreadableAnswerError
+from vrldata.tasks.text import clean, collapse, comparable, nfkc
+
+_BARE = re.compile(r"[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s*[.:)。、,]?")
+_LEADING = re.compile(
+    r"[\s*_`\"'“”$({\[:：]{0,8}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
+    r"(?:(?:is|be|the|probably|likely|clearly|definitely|with|option|choice|letter|answer|选项)"
+    r"[\s:：*_(\[\"']{0,6}){0,4}([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])",
+)
+_ANOTHER = re.compile(
+    r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
+)
+_GOES_ON = re.compile(r" ([a-z][a-z'’]*)")
+_LINE = re.compile(
+    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：][*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
+    re.MULTILINE,
+)
+_TRAILING = re.compile(
+    r"(?:[,:;–—-]|\b(?:is|be|so|thus|therefore|hence|think|believe|guess|say|option|choice|answer)\b)"
+    r"[\s(\[*\"']{1,4}([A-Z])[)\]*\"']{0,4}\s?[.!。]?$"
+)
+
+
+def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
+    """The option that a whole response names, by the first rule that finds one.
+
+    Raises:
+        UnreadableAnswerError: no rule does, or the text names several options (`ambiguous`).
+    """
+    if len(gold) > 1:
+        return _several(text, record, gold)
+    options = read_options(record.options)
+    plain = nfkc(text).strip()
+    bare = _BARE.fullmatch(clean(plain))
+    if bare and options.accepts(bare.group(1).upper()):
+        return _reading(bare.group(1).upper(), "whole")
+    if listed := letter_list(clean(plain)):
+        raise UnreadableAnswerError(f"letters {', '.join(listed)} for a single answer", ambiguous=True)
+    rules: tuple[tuple[str, Callable[[str, Options], str | None]], ...] = (
+        ("conclusion", _concluded),
+        ("line", _line_letter),
+        ("option_text", _option_text),
+        ("trailing", _trailing),
+    )
+    for how, rule in rules:
+        letter = rule(plain, options)
+        if letter is not None:
+            return _reading(letter, how)
+    raise UnreadableAnswerError(f"no option is named in {collapse(plain)[:80]!r}")
+
+
+def _reading(letter: str, how: str) -> Reading:
+    return Reading(value=frozenset([letter]), shown=letter, how=how)
+
+
+def _several(text: str, record: Record, gold: frozenset[str]) -> Reading:
+    for statement in concluding_statements(nfkc(text), CHOICE_IS):
+        try:
+            return read_answer(sentence(statement), record, gold)
+        except UnreadableAnswerError:
+            continue
+    return read_answer(text, record, gold)
+
+
+def _concluded(text: str, options: Options) -> str | None:
+    statements = concluding_statements(text, CHOICE_IS)
+    for statement in statements:
+        letter = leading_letter(statement, options)
+        if letter is not None:
+            return letter
+    verdicts = [match.group(1) for match in LETTER_IS_RIGHT.finditer(text) if options.accepts(match.group(1))]
+    if verdicts:
+        return verdicts[-1]
+    for statement in statements:
+        letter = _option_text(sentence(statement), options)
+        if letter is not None:
+            return letter
+    return None
+
+
+def leading_letter(text: str, options: Options) -> str | None:
+    """The letter that `text` begins with; None where it begins with a word.
+
+    Raises:
+        UnreadableAnswerError: a second letter is joined to it.
+    """
+    whole = _BARE.fullmatch(clean(text))
+    if whole:
+        letter = whole.group(1).upper()
+        return letter if options.accepts(letter) else None
+    found = _LEADING.match(text)
+    if not found:
+        return None
+    letter = found.group(1)
+    if _ANOTHER.match(text, found.end()):
+        raise UnreadableAnswerError(f"several letters in {text[:80]!r}", ambiguous=True)
+    goes_on = _GOES_ON.match(text, found.end())
+    if letter in "AI" and goes_on and goes_on.group(1) not in ("is", "because", "since", "as"):
+        return None
+    return letter if options.accepts(letter) else None
+
+
+def _line_letter(text: str, options: Options) -> str | None:
+    found = [(match.group(1), match.group(2) or "") for match in _LINE.finditer(text)]
+    letters = {letter for letter, _ in found if options.accepts(letter)}
+    if len(letters) != 1:
+        return None
+    letter = letters.pop()
+    for _, rest in found:
+        others = [other for other in options.named_by(rest) if other != letter]
+        if others and letter not in options.named_by(rest):
+            raise UnreadableAnswerError(
+                f"letter {letter} with the text of option {others[0]}", ambiguous=True
+            )
+    return letter
+
+
+def _option_text(text: str, options: Options) -> str | None:
+    """The one option whose text occurs in `text`; of nested ones the longest."""
+    folded = f" {comparable(text)} "
+    present = {
+        letter: option
+        for letter, option in options.texts.items()
+        if option and len(option) > 1 and _holds(folded, option)
+    }
+    longest = [
+        letter
+        for letter, option in present.items()
+        if not any(option in other and option != other for other in present.values())
+    ]
+    if len(longest) > 1:
+        raise UnreadableAnswerError(f"the texts of options {', '.join(longest)} occur", ambiguous=True)
+    return longest[0] if longest else None
+
+
+def _holds(text: str, option: str) -> bool:
+    start = text.find(option)
+    while start >= 0:
+        before, after = text[start - 1], text[start + len(option)]
+        if option[0].isascii() is False or not (before.isalnum() or after.isalnum()):
+            return True
+        start = text.find(option, start + 1)
+    return False
+
+
+def _trailing(text: str, options: Options) -> str | None:
+    """A single letter at the very end, set off from the prose before it, with no other letter alone."""
+    found = _TRAILING.search(text[-60:])
+    if not found or set(lone_letters(text)) != {found.group(1)}:
+        return None
+    return found.group(1) if options.accepts(found.group(1)) else None

@@ -1,0 +1,140 @@
+"""Code answers: SVG and HTML by what they contain, Python by its shape or by its unit tests.
+
+Parsing and drawing happen in a killable process; running code only in `sandbox`, and only when allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vrldata.errors import missing_extra
+from vrldata.tasks.killable import shared_worker
+from vrldata.tasks.measures import overlap_f1
+from vrldata.tasks.reading import (
+    MAX_CONTENT_CHARS,
+    Measured,
+    Reading,
+    Record,
+    UnreadableAnswerError,
+    UnreadableGoldError,
+)
+from vrldata.tasks.text import unwrap_answer_tag
+
+PARSE_SECONDS = 4.0
+WEIGHTS: dict[str, dict[str, float]] = {
+    "svg_code": {"tags": 0.4, "attributes": 0.4, "text": 0.2},
+    "html_code": {"tags": 0.4, "attributes": 0.4, "text": 0.2},
+    "code": {"shapes": 0.6, "names": 0.4},
+}
+"""Shares of the parts of each type's similarity; a part that both sources lack drops out with its share."""
+
+_LANGUAGES = {"svg_code": "svg", "html_code": "html", "code": "python"}
+_FENCE = re.compile(r"\s*```[ \t]*[A-Za-z0-9+_-]{0,12}[ \t]*\n(.*?)```\s*", re.DOTALL)
+_LOG = logging.getLogger(__name__)
+
+Features = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A parsed source: its text and its multisets by part."""
+
+    text: str
+    features: Features
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeKey:
+    """A reference source, unit tests, or both."""
+
+    source: Source | None
+    unit_tests: tuple[str, ...] = ()
+
+
+def _features(text: str, record: Record) -> Features:
+    request = {"language": _LANGUAGES[record.problem_type], "source": text}
+    reply = shared_worker("vrldata.tasks.code_features").call(request, seconds=PARSE_SECONDS)
+    if "error" in reply:
+        raise UnreadableAnswerError(str(reply["error"]))
+    return {name: dict(items) for name, items in reply["parts"].items()}
+
+
+def read_gold(record: Record) -> CodeKey:
+    """The reference source and the row's `unit_tests` (a list of Python test sources in `extra`).
+
+    Raises:
+        UnreadableGoldError: the reference does not parse, or only tests are given and running code is off.
+    """
+    tests = record.extra.get("unit_tests") or ()
+    tests = (tests,) if isinstance(tests, str) else tuple(str(test) for test in tests)
+    key = record.ground_truth
+    if isinstance(key, str) and key.strip():
+        text = _unfenced(unwrap_answer_tag(key))[0]
+        try:
+            return CodeKey(source=Source(text=text, features=_features(text, record)), unit_tests=tests)
+        except UnreadableAnswerError as error:
+            if not tests:
+                raise UnreadableGoldError(f"the reference source does not parse: {error}") from error
+    if not tests or record.problem_type != "code":
+        raise UnreadableGoldError("no reference source")
+    if not record.settings.allow_code_execution:
+        raise UnreadableGoldError("the key is unit tests alone, and allow_code_execution is off")
+    return CodeKey(source=None, unit_tests=tests)
+
+
+def _unfenced(content: str) -> tuple[str, bool]:
+    found = _FENCE.fullmatch(content)
+    return (found.group(1).strip(), True) if found else (content.strip(), False)
+
+
+def read_answer(content: str, record: Record, gold: CodeKey) -> Reading:
+    """The answer's source, which must parse."""
+    if len(content) > MAX_CONTENT_CHARS:
+        raise UnreadableAnswerError(f"the answer is longer than {MAX_CONTENT_CHARS} characters")
+    text, fenced = _unfenced(content)
+    source = Source(text=text, features=_features(text, record))
+    return Reading(value=source, shown=text, form=0.5 if fenced else 1.0)
+
+
+def compare(value: Source, gold: CodeKey, record: Record) -> Measured:
+    """Passed share of the unit tests where code may run; else the weighted similarity of the parts."""
+    if gold.unit_tests and record.settings.allow_code_execution:
+        return _tested(value.text, gold.unit_tests)
+    if gold.unit_tests:
+        _LOG.warning("unit tests of code rows are not run: allow_code_execution is off; scored by similarity")
+    assert gold.source is not None
+    measured = similarity(value.features, gold.source.features, WEIGHTS[record.problem_type])
+    if record.settings.render and record.problem_type == "svg_code":
+        shown = _drawn(value.text, gold.source.text)
+        parts = {**measured.parts, "structure": measured.accuracy, "rendered": shown}
+        return Measured(accuracy=0.5 * measured.accuracy + 0.5 * shown, parts=parts)
+    return measured
+
+
+def similarity(answer: Features, key: Features, weights: Mapping[str, float]) -> Measured:
+    """Weighted mean of the F1 of each part's multisets, over the parts that at least one source has."""
+    parts = {
+        name: overlap_f1(dict(answer[name]), dict(key[name])) for name in weights if answer[name] or key[name]
+    }
+    total = sum(weights[name] for name in parts)
+    accuracy = sum(weights[name] * share for name, share in parts.items()) / total if total else 0.0
+    return Measured(accuracy=accuracy, parts=parts)
+
+
+def _drawn(answer: str, key: str) -> float:
+    request: dict[str, Any] = {"render": [answer, key]}
+    reply = shared_worker("vrldata.tasks.code_features").call(request, seconds=PARSE_SECONDS)
+    if "missing" in reply:
+        raise missing_extra(reply["missing"].replace("_", "-"), "tasks", "drawing SVG answers")
+    return float(reply.get("similarity", 0.0))
+
+
+def _tested(source: str, tests: tuple[str, ...]) -> Measured:
+    from vrldata.tasks.sandbox import run_tests
+
+    passed = run_tests(source, tests)
+    return Measured(accuracy=sum(passed) / len(passed), parts={"tests_passed": sum(passed) / len(passed)})
