@@ -187,7 +187,7 @@ class FrameStore:
             frames = decode_frames(payload.read, row["codec"], row.shape, payload.size, wanted)
         except StoreError as error:
             raise StoreError(f"{row['video_path']} (clip {clip_id}): {error}") from error
-        return _clip(row, frames, wanted)
+        return clip_from_row(row, frames, wanted)
 
     def check(self, row: StoredRow, payload: Payload | None = None) -> None:
         """Raises StoreError where a payload does not have the sha256 of its row."""
@@ -318,7 +318,8 @@ def _spec(text: str) -> SamplingSpec:
     return SamplingSpec.from_json(text)
 
 
-def _clip(row: StoredRow, frames: NDArray[np.uint8], wanted: list[int] | None) -> Clip:
+def clip_from_row(row: StoredRow, frames: NDArray[np.uint8], wanted: list[int] | None) -> Clip:
+    """The clip of a row and its decoded `frames`; `wanted` says which of the stored frames these are."""
     frame_indices, timestamps = row["frame_indices"], row["timestamps"]
     if wanted is not None:
         frame_indices, timestamps = frame_indices[wanted], timestamps[wanted]
