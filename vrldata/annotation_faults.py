@@ -1,0 +1,158 @@
+"""Rows as the readers of annotation files pass them on, what can be wrong with them, and how it is reported.
+
+`RawRow`, `FileFault` and `RowFault` travel inside the readers; callers see `Rejection` and `Notice`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SHOWN_CHARS = 80
+
+
+class RowFault(Exception):  # noqa: N818 - caught inside the readers, never seen by a user
+    """One row cannot be used.
+
+    Attributes:
+        reason: short code to count by, such as `missing_field`.
+        text: what is wrong and what to do, for the message.
+        field: name of the field as the row spells it; None when the whole row is meant.
+        value: what was found; left out of the message when `show` is False.
+    """
+
+    def __init__(
+        self, reason: str, text: str, *, field: str | None = None, value: Any = None, show: bool = True
+    ) -> None:
+        super().__init__(text)
+        self.reason, self.text, self.field, self.value, self.show = reason, text, field, value, show
+
+
+class FileFault(Exception):  # noqa: N818 - caught inside the readers, never seen by a user
+    """A whole file cannot be used; fields as in `RowFault`, with the line and row where it shows."""
+
+    def __init__(
+        self,
+        reason: str,
+        text: str,
+        *,
+        line: int | None = None,
+        row: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.reason, self.text, self.line, self.row, self.field = reason, text, line, row, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawRow:
+    """One row as it stands in the file, or the fault that keeps it from being read.
+
+    Attributes:
+        line: counted from 1; None where the format has no lines.
+        row: counted from 0; None for a line that is no row.
+    """
+
+    line: int | None
+    row: int | None
+    fields: Mapping[str, Any]
+    fault: RowFault | None = None
+
+
+Notify = Callable[[str, str, int | None], None]
+"""Takes the reason, the text and the line of something worth telling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A row, or a whole file, that was not loaded.
+
+    Attributes:
+        file: path as given.
+        line: counted from 1, blank lines included; None for Parquet, `datasets` and rows given as objects.
+        row: counted from 0; None when the whole file is meant, or a line that is no row.
+        field: as the row spells it; None when no single field is to blame.
+        value: what was found, shortened.
+        reason: short code to count by, such as `missing_field`.
+        message: one line: where, what, and what to do.
+        whole_file: nothing of the file was loaded.
+    """
+
+    file: str
+    line: int | None
+    row: int | None
+    field: str | None
+    value: str
+    reason: str
+    message: str
+    whole_file: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that was accepted but deserves a look; fields as in `Rejection`."""
+
+    file: str
+    line: int | None
+    row: int | None
+    field: str | None
+    reason: str
+    message: str
+
+
+def shown(value: Any) -> str:
+    """A value on one line, at most `SHOWN_CHARS` characters, safe to print."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
+        for character in text[: 4 * SHOWN_CHARS]
+    )
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+
+
+def located(file: str, line: int | None, row: int | None, field: str | None, text: str) -> str:
+    """A message with its place in front.
+
+    >>> located("a.jsonl", 3, 2, "solution", "is missing")
+    "a.jsonl:3 (row 2), field 'solution': is missing"
+    """
+    place = file if line is None else f"{file}:{line}"
+    if row is not None:
+        place += f" (row {row})"
+    if field is not None:
+        place += f", field {field!r}"
+    return f"{place}: {text}"
+
+
+def row_rejection(fault: RowFault, file: str, line: int | None, row: int | None) -> Rejection:
+    """The rejection that a fault of one row leads to."""
+    value = shown(fault.value) if fault.show and fault.value is not None else ""
+    text = f"{fault.text}; found {value}" if value else fault.text
+    return Rejection(
+        file=file,
+        line=line,
+        row=row,
+        field=fault.field,
+        value=value,
+        reason=fault.reason,
+        message=located(file, line, row, fault.field, text),
+    )
+
+
+def file_rejection(fault: FileFault, file: str) -> Rejection:
+    """The rejection that a fault of a whole file leads to."""
+    return Rejection(
+        file=file,
+        line=fault.line,
+        row=fault.row,
+        field=fault.field,
+        value="",
+        reason=fault.reason,
+        message=located(file, fault.line, fault.row, fault.field, fault.text),
+        whole_file=True,
+    )

@@ -1,0 +1,374 @@
+"""Annotation rows out of JSON text: a list, a row a line, or an object around a list, with line numbers.
+
+Large lists and lines are read piece by piece. Single values are the work of `annotation_json`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vrldata.annotation_blocks import OpenFile
+from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
+from vrldata.annotation_fields import ALIASES
+from vrldata.annotation_json import JsonSyntaxError, decode_value
+
+MAX_ROW_CHARS = 64 << 20
+MAX_DOCUMENT_CHARS = 1 << 30
+"""Largest file that holds its rows inside one JSON object; arrays and lines have no limit."""
+
+_BLANK = re.compile(r"\s*")
+_COMMENT = re.compile(r"\s*(?://|#|/\*)")
+
+
+def json_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
+    """Rows of a JSON array, of JSON Lines, of objects one after the other, or of one object around a list.
+
+    Raises:
+        FileFault: no rows, or text that is no JSON where the rest cannot be trusted.
+    """
+    text = _Text(file)
+    if text.newline == "\r":
+        notify("line_endings", "lines end with a bare carriage return (old Mac style); read as lines", None)
+    start = text.skip_blanks(0)
+    if start is None:
+        raise FileFault("no_rows", "the file holds no rows, only blanks")
+    if text.buffer[start] == "[":
+        yield from _with_one_readable(_array_rows(text, start + 1))
+    elif text.buffer[start] == "{" and _spans_lines(text, start):
+        yield from _document_rows(text, start, notify)
+    else:
+        yield from _with_one_readable(_line_rows(text))
+
+
+class _Text:
+    """Decoded text that grows as it is needed, with the line number of its start."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._blocks = file.blocks
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self.buffer = ""
+        self.line = 1
+        self.complete = False
+        self.more()
+        self.buffer = self.buffer.removeprefix("\ufeff")
+        self.newline = "\r" if "\r" in self.buffer and "\n" not in self.buffer else "\n"
+
+    def more(self) -> bool:
+        """Read a further piece, as long as what is there, at least a block; whether there was one."""
+        wanted, pieces, size = len(self.buffer), [self.buffer], 0
+        while not self.complete and size <= wanted:
+            block = next(self._blocks, None)
+            self.complete = block is None
+            piece = self._decoder.decode(block or b"", final=self.complete)
+            pieces.append(piece)
+            size += len(piece)
+        self.buffer = "".join(pieces)
+        return size > 0
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count` characters, but count their lines."""
+        self.line += self.buffer.count(self.newline, 0, count)
+        self.buffer = self.buffer[count:]
+
+    def line_at(self, offset: int) -> int:
+        return self.line + self.buffer.count(self.newline, 0, offset)
+
+    def skip_blanks(self, offset: int) -> int | None:
+        """The offset of the next character that is no blank; None at the end of the file."""
+        while True:
+            found = _BLANK.match(self.buffer, offset)
+            offset = found.end() if found else offset
+            if offset < len(self.buffer):
+                return offset
+            if not self.more():
+                return None
+
+    def value(self, offset: int) -> tuple[Any, int, RowFault | None]:
+        """The JSON value at `offset`; reads on while it is not complete."""
+        while True:
+            try:
+                return decode_value(self.buffer, offset)
+            except JsonSyntaxError as error:
+                if len(self.buffer) - offset > MAX_ROW_CHARS:
+                    raise FileFault(
+                        "too_large",
+                        f"a value is longer than {MAX_ROW_CHARS >> 20} MiB, or is never closed",
+                        line=self.line_at(offset),
+                    ) from error
+                if not error.incomplete or not self.more():
+                    raise
+
+
+def _with_one_readable(rows: Iterator[RawRow]) -> Iterator[RawRow]:
+    """Pass rows on; refuse a file without a single readable row as a whole, for the reason of its first."""
+    held: list[RawRow] = []
+    readable = False
+    for row in rows:
+        if readable:
+            yield row
+        elif row.fault is None or row.fields:
+            readable = True
+            yield from held
+            yield row
+        else:
+            held.append(row)
+    if not readable:
+        if not held:
+            raise FileFault("no_rows", "the file holds no rows")
+        first = held[0]
+        assert first.fault is not None
+        raise FileFault(
+            first.fault.reason, first.fault.text, line=first.line, row=first.row, field=first.fault.field
+        )
+
+
+def _array_rows(text: _Text, offset: int) -> Iterator[RawRow]:
+    index = 0
+    following = text.skip_blanks(offset)
+    if following is not None and text.buffer[following] == "]":
+        _refuse_rest(text, following + 1)
+        return
+    while True:
+        text.drop(offset)
+        place = text.skip_blanks(0)
+        if place is None:
+            raise FileFault(
+                "truncated_file",
+                f"the file ends inside the list, after {index} rows: incomplete, perhaps cut off",
+                line=text.line_at(len(text.buffer)),
+            )
+        line = text.line_at(place)
+        try:
+            value, end, fault = text.value(place)
+            yield _row_of(value, fault, line, index)
+            index += 1
+            offset = _after_item(text, end)
+        except JsonSyntaxError as error:
+            raise _syntax_fault(text, error, index) from error
+        if offset < 0:
+            return
+
+
+def _after_item(text: _Text, end: int) -> int:
+    """The offset behind the comma after an item; -1 when the list is closed."""
+    place = text.skip_blanks(end)
+    if place is None:
+        raise JsonSyntaxError(end, "the text ends where a comma or ']' is expected", incomplete=True)
+    if text.buffer[place] == "]":
+        _refuse_rest(text, place + 1)
+        return -1
+    if text.buffer[place] != ",":
+        raise JsonSyntaxError(
+            place, f"not JSON: a comma is expected, found {text.buffer[place : place + 20]!r}"
+        )
+    following = text.skip_blanks(place + 1)
+    if following is not None and text.buffer[following] == "]":
+        raise JsonSyntaxError(following, "trailing comma before ']': remove it")
+    return place + 1
+
+
+def _refuse_rest(text: _Text, offset: int) -> None:
+    place = text.skip_blanks(offset)
+    if place is not None:
+        raise FileFault(
+            "not_json",
+            f"more text after the end of the list: {text.buffer[place : place + 20]!r}",
+            line=text.line_at(place),
+        )
+
+
+def _syntax_fault(text: _Text, error: JsonSyntaxError, index: int) -> FileFault:
+    line = text.line_at(error.offset)
+    if error.incomplete:
+        return FileFault(
+            "truncated_file",
+            f"{error.text}, in line {line}, the last line: the file is incomplete, perhaps cut off",
+            line=line,
+            row=index,
+        )
+    return FileFault("not_json", f"{error.text} (line {line})", line=line)
+
+
+def _row_of(value: Any, fault: RowFault | None, line: int, index: int) -> RawRow:
+    if isinstance(value, dict):
+        return RawRow(line=line, row=index, fields=value, fault=fault)
+    if fault is None:
+        fault = RowFault(
+            "not_an_object",
+            f"expected an object of field to value, found {_kind(value)}",
+            value=value,
+        )
+    return RawRow(line=line, row=index, fields={}, fault=fault)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "a bool", str: "a text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")
+
+
+def _line_rows(text: _Text) -> Iterator[RawRow]:
+    index = 0
+    for line, content, last in _lines(text):
+        if not content.strip():
+            continue
+        try:
+            row = _line_row(content, line, index, last)
+        except JsonSyntaxError as error:
+            row = _bad_line(content, error, line, index, last)
+        index += row.row is not None
+        yield row
+
+
+def _lines(text: _Text) -> Iterator[tuple[int, str, bool]]:
+    number, start = 1, 0
+    while True:
+        end = text.buffer.find(text.newline, start)
+        if end < 0:
+            if len(text.buffer) - start > MAX_ROW_CHARS:
+                raise FileFault(
+                    "too_large", f"the line is longer than {MAX_ROW_CHARS >> 20} MiB", line=number
+                )
+            text.buffer = text.buffer[start:]
+            start = 0
+            if text.more():
+                continue
+            if text.buffer.strip():
+                yield number, text.buffer, True
+            return
+        yield number, text.buffer[start:end], False
+        number, start = number + 1, end + 1
+
+
+def _line_row(content: str, line: int, index: int, last: bool) -> RawRow:
+    value, end, fault = decode_value(content, len(content) - len(content.lstrip()))
+    rest = content[end:].strip()
+    if rest:
+        hint = (
+            "a comma after the object: in JSON Lines nothing separates the lines"
+            if rest == ","
+            else "more than one JSON value in the line: write one object a line"
+        )
+        raise JsonSyntaxError(end, f"not JSON Lines: {hint}")
+    return _row_of(value, fault, line, index)
+
+
+def _bad_line(content: str, error: JsonSyntaxError, line: int, index: int, last: bool) -> RawRow:
+    if _COMMENT.match(content):
+        fault = RowFault("not_json", "not JSON: a comment; JSON has none, remove it", value=content.strip())
+        return RawRow(line=line, row=None, fields={}, fault=fault)
+    text = error.text
+    if error.incomplete:
+        where = (
+            "the last line is incomplete, the writer was perhaps stopped"
+            if last
+            else "the line is incomplete"
+        )
+        text = f"{where}: {text}"
+    elif not text.startswith(("not JSON", "trailing", "single")):
+        text = f"not JSON: {text}"
+    return RawRow(line=line, row=index, fields={}, fault=RowFault("not_json", text, value=content.strip()))
+
+
+def _spans_lines(text: _Text, start: int) -> bool:
+    """Whether a file that begins with an object is one document rather than a row a line."""
+    end = text.buffer.find(text.newline, start)
+    line = text.buffer[start : end if end >= 0 else len(text.buffer)]
+    try:
+        value, _, _ = decode_value(line)
+    except JsonSyntaxError as error:
+        if not error.incomplete:
+            return False
+        if end < 0:
+            # the first line is longer than the first block, or the file is this one incomplete line
+            return not text.complete
+        try:
+            decode_value(text.buffer, start)
+        except JsonSyntaxError as second:
+            return second.incomplete
+        return True
+    # a complete object in the first line: a document when it is all there is and does not look like a row
+    only = end < 0 or (text.complete and not text.buffer[end:].strip())
+    return only and isinstance(value, dict) and not is_row(value)
+
+
+def is_row(value: Mapping[str, Any]) -> bool:
+    """Whether an object looks like a row rather than like a container of rows."""
+    names = {alias for field in ("problem", "answer", "problem_type") for alias in ALIASES[field]}
+    return bool(names & {str(name).casefold() for name in value}) or "messages" in value
+
+
+def _document_rows(text: _Text, start: int, notify: Notify) -> Iterator[RawRow]:
+    """Rows of a file whose objects span lines: rows one after the other, or one object that holds them."""
+    while text.more():
+        if len(text.buffer) > MAX_DOCUMENT_CHARS:
+            raise FileFault(
+                "too_large",
+                f"one JSON object of more than {MAX_DOCUMENT_CHARS >> 20} MiB: write the rows as JSON Lines",
+            )
+    index, place = 0, text.skip_blanks(start)
+    while place is not None:
+        try:
+            value, end, fault = decode_value(text.buffer, place)
+        except JsonSyntaxError as error:
+            raise _syntax_fault(text, error, index) from error
+        following = text.skip_blanks(end)
+        if index == 0 and following is None and isinstance(value, dict) and not is_row(value):
+            yield from _wrapped_rows(text, place, value, notify)
+            return
+        yield _row_of(value, fault, text.line_at(place), index)
+        index, place = index + 1, following
+
+
+def _wrapped_rows(text: _Text, start: int, document: Mapping[str, Any], notify: Notify) -> Iterator[RawRow]:
+    lists = [
+        name
+        for name, value in document.items()
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
+    ]
+    line = text.line_at(start)
+    if len(lists) == 1:
+        notify(
+            "wrapped_rows",
+            f"the rows lie in a list under the key {lists[0]!r}; read from there, its neighbours are ignored",
+            line,
+        )
+        text.drop(_member_offset(text.buffer, start, lists[0]) + 1)
+        # what follows the list is the rest of the object, which has been read already
+        for index in range(len(document[lists[0]])):
+            place = text.skip_blanks(0)
+            assert place is not None
+            value, end, fault = decode_value(text.buffer, place)
+            yield _row_of(value, fault, text.line_at(place), index)
+            comma = text.skip_blanks(end)
+            text.drop((comma or end) + 1)
+        return
+    if len(lists) > 1:
+        found = f"an object with lists of rows under several keys: {', '.join(map(repr, lists[:5]))}"
+    elif document and all(isinstance(value, dict) for value in document.values()):
+        found = (
+            f"an object of {len(document)} rows by id, with the keys {', '.join(map(repr, [*document][:3]))}"
+        )
+    else:
+        found = f"one object with the keys {', '.join(map(repr, [*document][:5])) or '(none)'}"
+    raise FileFault(
+        "not_a_list", f"expected a list of rows, found {found}: write a list, or one row a line", line=line
+    )
+
+
+def _member_offset(text: str, start: int, name: str) -> int:
+    """Offset of the value of a member of the object at `start`, which is known to be valid JSON."""
+    place = start + 1
+    while True:
+        key_start = text.index('"', place)
+        key, place, _ = decode_value(text, key_start)
+        value_start = text.index(":", place) + 1
+        found = _BLANK.match(text, value_start)
+        value_start = found.end() if found else value_start
+        if key == name:
+            return value_start
+        _, place, _ = decode_value(text, value_start)
