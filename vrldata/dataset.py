@@ -315,7 +315,7 @@ class Dataset:
 
     def build(
         self,
-        rows: Sequence[str | Path] | Iterable[Mapping[str, Any]],
+        rows: Iterable[str | Path | Mapping[str, Any]],
         *,
         video_root: str | Path,
         spec: SamplingSpec | None = None,

@@ -1,0 +1,364 @@
+"""`build_dataset`: annotations and media become rows, incrementally and in batches.
+
+Reading annotations is the work of `annotations`, deciding what to decode of `build_plan`, decoding of
+`decode_pool` or `build_ray`, committing of `build_writer`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
+from vrldata.build_samples import SampleRows, SampleTracker
+from vrldata.build_writer import BatchSize, BuildWriter
+from vrldata.codec_budget import CodecChooser
+from vrldata.commits import maintain_indexes
+from vrldata.decoding import available_cpus
+from vrldata.errors import ConfigError, StoreError, nearest
+from vrldata.frame_rows import EncodedClip, encode_clip
+from vrldata.log import progress
+from vrldata.sampling import SamplingSpec
+from vrldata.store import total_payload_bytes
+from vrldata.tables import with_trajectory_ids
+from vrldata.types import Trajectory
+
+if TYPE_CHECKING:
+    from vrldata.annotation_faults import Rejection
+    from vrldata.annotations import OfflineResponse
+    from vrldata.build_plan import FailedClip
+    from vrldata.dataset import Dataset
+    from vrldata.decode_pool import DecodeResult
+    from vrldata.types import Sample
+
+logger = logging.getLogger(__name__)
+
+MEMORY_LIMIT_BYTES = 8 << 30
+"""Physical memory of one decoder process beyond what its libraries take."""
+
+REJECTED_FILE = "rejected.jsonl"
+SHOWN_FAILURES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """How a build works; what it builds is the dataset's, the rows' and the spec's business.
+
+    Attributes:
+        codec: `raw`, `zstd`, `ffv1`, `jpeg`, with a level such as `jpeg:90`, or `auto` with a budget.
+        budget_bytes: bytes that the payloads of the dataset may take; for `auto`.
+        workers: decoder processes; None for one a CPU.
+        timeout_s: seconds for one file.
+        memory_limit_bytes: physical memory of one decoder; None for no limit.
+        bytes_in_flight: frames being decoded or waiting to be packed.
+        retry_failed: try again what failed before and has not changed.
+        ray_address: decode on this Ray cluster (`local` starts one here); None decodes in processes here.
+        batch: when results are committed.
+    """
+
+    codec: str = "raw"
+    budget_bytes: int | None = None
+    workers: int | None = None
+    timeout_s: float = 120.0
+    memory_limit_bytes: int | None = MEMORY_LIMIT_BYTES
+    bytes_in_flight: int = 2 << 30
+    retry_failed: bool = False
+    ray_address: str | None = None
+    batch: BatchSize = field(default_factory=BatchSize)
+
+    @property
+    def num_workers(self) -> int:
+        """Decoder processes, at least one."""
+        return self.workers or available_cpus()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReport:
+    """What a build did.
+
+    Attributes:
+        decoded: clips decoded and committed.
+        reused: clips that were there already, under their own path or with the same content under another.
+        failed: media that could not be decoded, now or before.
+        rejected: annotation rows that could not be used.
+        samples: samples of the annotations, those with failed media included.
+        trajectories: offline responses that were new.
+        bytes: of the payloads committed.
+        seconds: of wall time.
+        codecs: clips by the codec that stored them.
+        failures: (video_path, reason) of the failed media.
+        rejections: a line for each rejected row, as in `rejected.jsonl`.
+        rejected_file: where that lies; None when nothing was rejected.
+    """
+
+    decoded: int
+    reused: int
+    failed: int
+    rejected: int
+    samples: int
+    trajectories: int
+    bytes: int
+    seconds: float
+    codecs: Mapping[str, int] = field(default_factory=dict)
+    failures: tuple[tuple[str, str], ...] = ()
+    rejections: tuple[str, ...] = ()
+    rejected_file: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing failed and nothing was rejected."""
+        return not (self.failed or self.rejected)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**dataclasses.asdict(self), "failures": [list(pair) for pair in self.failures]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What became of one medium: an encoded clip, or the reason why there is none."""
+
+    medium: Medium
+    clip: EncodedClip | None
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def build_dataset(
+    dataset: Dataset,
+    rows: Iterable[str | Path | Mapping[str, Any]],
+    *,
+    video_root: str | Path,
+    spec: SamplingSpec | None = None,
+    image_max_pixels: int | None = None,
+    field_map: Mapping[str, str] | None = None,
+    split: str = "train",
+    **options: Any,
+) -> BuildReport:
+    """Bring a dataset up to date with annotations and their media.
+
+    What is there is kept; a killed build is continued by the same call; several builds may run on one root at
+    once. A row or a file that cannot be used costs only itself and is recorded with its reason, in
+    `rejected.jsonl` or the table `failures`.
+
+    Args:
+        rows: annotation files or patterns, or rows as mappings.
+        video_root: folder that media paths are relative to; nothing outside it is read.
+        spec: of the videos; a sample's window takes the place of its own. Defaults to `SamplingSpec()`.
+        image_max_pixels: budget of an image; see `SamplingSpec.for_image`.
+        field_map: annotation field to the column that holds it, where names are unusual.
+        split: of samples whose rows name none.
+        options: fields of `BuildOptions`.
+
+    Raises:
+        AnnotationError: no annotation file can be read at all.
+        ConfigError: an option is wrong. StoreError: the dataset cannot be written.
+    """
+    from vrldata.annotations import read_annotations
+
+    started = time.monotonic()
+    spec = spec or SamplingSpec()
+    settings = _options({"codec": spec.codec, **options})
+    chooser = CodecChooser(settings.codec, settings.budget_bytes)
+    root = _existing_folder(video_root)
+    read = read_annotations(list(rows), video_root=root, field_map=field_map, default_split=split)
+    for notice in read.warnings:
+        logger.warning("%s", notice.message)
+    rejected_file = _write_rejections(dataset, read.rejected)
+    samples = read.samples
+    image_spec = spec.for_image(image_max_pixels)
+    media = [media_of(sample, spec, image_spec, root) for sample in samples]
+    all_media = {medium.clip_id: medium for own in media for medium in own}
+    plan, failed_before = _plan(dataset, all_media.values(), root, settings)
+    writer = BuildWriter(
+        dataset,
+        SampleTracker(samples, media, plan.shared),
+        SampleRows(dataset),
+        failed_before=failed_before,
+        changed=plan.changed,
+        built_samples={sample.sample_id for sample in samples},
+        batch=settings.batch,
+    )
+    for clip_id, holder in plan.ready.items():
+        writer.add_ready(clip_id, holder)
+    for clip_id, reason in plan.failed.items():
+        writer.add_failure(all_media[clip_id], reason, known=clip_id in plan.known_failures)
+    try:
+        _decode_all(dataset, plan, writer, settings, chooser)
+    finally:
+        # also on an interrupt: what is decoded is worth a commit
+        writer.flush()
+    trajectories = add_offline(dataset, read.offline, samples)
+    for table in ("samples", "frames", "trajectories"):
+        maintain_indexes(dataset, table)
+    return BuildReport(
+        decoded=writer.codecs.total(),
+        reused=writer.num_reused,
+        failed=writer.num_failed,
+        rejected=len(read.rejected),
+        samples=len(samples),
+        trajectories=trajectories,
+        bytes=writer.written_bytes,
+        seconds=time.monotonic() - started,
+        codecs=dict(writer.codecs),
+        failures=tuple(writer.failures),
+        rejections=tuple(rejection.message for rejection in read.rejected),
+        rejected_file=rejected_file,
+    )
+
+
+def _options(given: dict[str, Any]) -> BuildOptions:
+    known = [item.name for item in dataclasses.fields(BuildOptions)]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"build: unknown option {name!r}.{nearest(name, known)} Known: {', '.join(known)}"
+            )
+    options = BuildOptions(**given)
+    if options.workers is not None and options.workers < 1:
+        raise ConfigError(f"workers={options.workers}: expected 1 or more")
+    return options
+
+
+def _existing_folder(video_root: str | Path) -> Path:
+    folder = Path(video_root).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"video root {video_root}: no such folder")
+    return folder
+
+
+def _plan(
+    dataset: Dataset, media: Iterable[Medium], root: Path, options: BuildOptions
+) -> tuple[Plan, dict[str, FailedClip]]:
+    failures = failed_clips(dataset)
+    plan = make_plan(
+        media,
+        stored_clips(dataset),
+        failures,
+        video_root=root,
+        retry_failed=options.retry_failed,
+        threads=options.num_workers,
+    )
+    return plan, failures
+
+
+def _decode_all(
+    dataset: Dataset, plan: Plan, writer: BuildWriter, options: BuildOptions, chooser: CodecChooser
+) -> None:
+    """Decode, pack and hand to the writer everything that the plan lists."""
+    if not plan.decode:
+        return
+    chooser.expect(len(plan.decode), total_payload_bytes(dataset.open_table("frames")))
+    if options.ray_address is None:
+        results = _decode_here(plan, options, chooser)
+    else:
+        from vrldata.build_ray import decode_on_ray
+
+        results = decode_on_ray(plan.decode, options, chooser)
+    raw_bytes = failed = 0
+    with closing(results), progress("build", total=len(plan.decode), unit="clips") as bar:
+        for packed in results:
+            for warning in packed.warnings:
+                logger.info("%s: %s", packed.medium.video_path, warning)
+            if packed.clip is None:
+                failed += 1
+                logger.warning("%s: not decoded: %s", packed.medium.video_path, packed.reason)
+                writer.add_failure(packed.medium, packed.reason)
+            else:
+                raw_bytes += packed.clip.raw_bytes
+                writer.add_clip(packed.clip)
+            bar.advance(1, GB=f"{raw_bytes / 1e9:.2f}", failed=failed)
+
+
+def _decode_here(plan: Plan, options: BuildOptions, chooser: CodecChooser) -> Generator[Packed]:
+    """Decode in processes of this machine, pack in threads; results come about as they are done."""
+    from vrldata.decode_pool import DecodeJob, decode_many
+
+    media = {medium.clip_id: medium for medium, _ in plan.decode}
+    jobs = (
+        DecodeJob(
+            path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind, source=source
+        )
+        for medium, source in plan.decode
+    )
+    results = cast(
+        "Generator[DecodeResult]",
+        decode_many(
+            jobs,
+            workers=options.num_workers,
+            timeout_s=options.timeout_s,
+            memory_limit_bytes=options.memory_limit_bytes,
+            bytes_in_flight=options.bytes_in_flight,
+        ),
+    )
+    waiting: deque[Future[Packed]] = deque()
+    with ThreadPoolExecutor(options.num_workers) as threads, closing(results):
+        for result in results:
+            medium = media[result.job.spec.clip_id(result.job.video_path)]
+            waiting.append(threads.submit(pack, medium, result, chooser))
+            while waiting and (len(waiting) > options.num_workers or waiting[0].done()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def pack(medium: Medium, result: DecodeResult, chooser: CodecChooser) -> Packed:
+    """The clip of a decode as a row to be, in the codec that the budget allows."""
+    if result.clip is None or result.source is None:
+        return Packed(medium=medium, clip=None, reason=result.reason)
+    codec = chooser.choose(result.clip.frames)
+    clip = encode_clip(result.clip, codec, result.source, decoder=result.decoder)
+    chooser.spent(clip.num_bytes)
+    return Packed(medium=medium, clip=clip, warnings=result.clip.warnings)
+
+
+def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | None:
+    """Write `rejected.jsonl` into the root, or into the working folder for a remote one; its path.
+
+    The file tells about the last build: without rejections an old one is removed.
+    """
+    from vrldata.annotations import write_rejected
+
+    target = (Path(dataset.root) if dataset.is_local else Path.cwd()) / REJECTED_FILE
+    if rejected:
+        write_rejected(target, rejected)
+        return str(target)
+    try:
+        target.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be removed: {error.strerror or error}") from error
+    return None
+
+
+def add_offline(dataset: Dataset, responses: Sequence[OfflineResponse], samples: Sequence[Sample]) -> int:
+    """Store the responses that annotations carry, scored where they have no reward; how many were new."""
+    if not responses:
+        return 0
+    from vrldata.trajectory_scores import score_trajectories
+
+    found = [
+        Trajectory(
+            trajectory_id="",
+            sample_id=one.sample_id,
+            response=one.response,
+            source="offline",
+            reward=one.reward,
+            log_probs=one.log_probs,
+        )
+        for one in responses
+    ]
+    found = with_trajectory_ids(found)
+    stored = dataset.open_table("trajectories").to_table(
+        columns=["trajectory_id"], filter="source = 'offline'"
+    )
+    known = set(stored.column("trajectory_id").to_pylist())
+    fresh = [one for one in found if one.trajectory_id not in known]
+    return dataset.add_trajectories(score_trajectories(fresh, {one.sample_id: one for one in samples}))

@@ -1,0 +1,96 @@
+"""Rewards of stored responses: the scores of `tasks` as the columns of `trajectories`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vrldata.errors import MissingExtraError, TaskError
+from vrldata.types import Sample, Score, Trajectory
+
+logger = logging.getLogger(__name__)
+
+CORRECT_FROM = 1.0
+"""Accuracy from which a response counts as correct: partial credit is no correct answer."""
+
+
+def score_trajectories(
+    trajectories: Sequence[Trajectory], samples: Mapping[str, Sample], *, protocol: str = "train"
+) -> list[Trajectory]:
+    """The trajectories in order, those without a reward scored against the answers of their samples.
+
+    A response that cannot be scored keeps `reward` and `correct` None and says why in `status`.
+
+    Args:
+        samples: by `sample_id`.
+    """
+    places = [
+        place
+        for place, one in enumerate(trajectories)
+        if one.reward is None and one.correct is None and one.sample_id in samples
+    ]
+    scored = list(trajectories)
+    records = [record_of(samples[scored[place].sample_id], scored[place]) for place in places]
+    for place, score in zip(places, _scores(records, protocol), strict=True):
+        scored[place] = with_score(scored[place], score)
+    return scored
+
+
+def record_of(sample: Sample, trajectory: Trajectory) -> dict[str, Any]:
+    """What a scorer needs of one response; unknown fields of the sample go along."""
+    known = {
+        "problem_type": sample.problem_type,
+        "problem": sample.problem,
+        "response": trajectory.response,
+        "ground_truth": sample.answer,
+        "options": sample.options,
+        "data_type": sample.data_type,
+        "sample_id": sample.sample_id,
+        "finish_reason": trajectory.finish_reason or None,
+    }
+    further = {name: value for name, value in sample.extra.items() if name not in ("settings", "source")}
+    return {**further, **known}
+
+
+def with_score(trajectory: Trajectory, score: Score) -> Trajectory:
+    """The trajectory with the columns that a score fills: rewards, reward, correct, status."""
+    if score.accuracy is None:
+        return dataclasses.replace(trajectory, status=score.status)
+    return dataclasses.replace(
+        trajectory,
+        rewards={"accuracy": score.accuracy, "format": score.format, **score.parts},
+        reward=score.overall,
+        correct=score.accuracy >= CORRECT_FROM,
+        status=score.status,
+    )
+
+
+def _scores(records: Sequence[Mapping[str, Any]], protocol: str) -> list[Score]:
+    """Scores of all records; where a batch is refused, one by one, so that a bad record costs only itself."""
+    from vrldata.tasks import score_batch
+
+    if not records:
+        return []
+    try:
+        return score_batch(records, protocol=protocol)
+    except MissingExtraError as error:
+        logger.warning("responses are stored without a score: %s", error)
+        return [_unscored("not_scored", str(error)) for _ in records]
+    except TaskError:
+        return [_score_alone(record, protocol) for record in records]
+
+
+def _score_alone(record: Mapping[str, Any], protocol: str) -> Score:
+    from vrldata.tasks import score_batch
+
+    try:
+        return score_batch([record], protocol=protocol)[0]
+    except TaskError as error:
+        logger.warning("sample %s: its response is stored without a score: %s", record["sample_id"], error)
+        return _unscored("not_scored", str(error))
+
+
+def _unscored(status: str, reason: str) -> Score:
+    return Score(accuracy=None, format=0.0, overall=None, status=status, reason=reason)
