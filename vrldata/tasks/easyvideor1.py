@@ -1,6 +1,6 @@
 """Protocol `easyvideor1-train`: what EasyVideoR1's video reward gives, for comparisons with its runs.
 
-Source: EasyVideoR1, `examples/video_rl/reward_function/video_reward.py` at 89f6c1f; rules restated, not copied.
+Source: EasyVideoR1, `examples/video_rl/reward_function/video_reward.py` at 89f6c1f; restated, not copied.
 Known faults are part of the rules: hedged letters, reasoning read as answers, an easy frame for all.
 Its fallback grader for other types evaluates untrusted text; ours (`mathematics.equal`) stands in for it.
 Problem types are matched by canonical name; the original knows the spelling with blanks only.

@@ -53,9 +53,9 @@ def score_eval(record: Record) -> Score:
     if not segment.strip():
         return _wrong("truncated" if cut else "empty", "nothing follows the reasoning")
     if record.extra.get("dim") in SIMULATED_DIMENSIONS:
-        return unscored("needs_simulator", "the answer has to be simulated", extracted=_free_text(segment))
+        return unscored("needs_simulator", "the answer has to be simulated", extracted=free_answer(segment))
     if task.judged:
-        return unscored("needs_judge", "free text needs a judge", extracted=_free_text(segment), form=1.0)
+        return unscored("needs_judge", "free text needs a judge", extracted=free_answer(segment), form=1.0)
     tolerant = replace(record, tolerant=True)
     try:
         reading, how = _first_reading(segment, tolerant, task, gold)
@@ -143,7 +143,7 @@ def _read(text: str, how: str, record: Record, task: Task, gold: Any) -> Reading
     return task.read_answer(text, record, gold)
 
 
-def _free_text(segment: str) -> str:
+def free_answer(segment: str) -> str:
     """The answer of a type whose answer is any text."""
     text, how = next(candidates(segment))
     return clean(text) if how != "whole" else text
