@@ -237,6 +237,20 @@ def test_kl_in_the_reward_moves_the_adaptive_coefficient_once_and_is_checkpointe
     assert restored.state_dict() == state.state_dict()
 
 
+def test_stored_rows_pay_no_kl_and_may_stay_out_of_the_baseline() -> None:
+    inputs = pick(batch(), ADVANTAGE_INPUTS)
+    offline_row = torch.tensor([1, 0, 0, 0])
+    options = {"adv_estimator": "dr_grpo", "mix": {"when": "always", "offline_in_baseline": False}}
+    apart = config(**options)
+    result = batch_advantages(apart, AlgorithmState.start(apart), offline_row=offline_row, **inputs)
+    # Group p: the online row alone has nothing to be compared with, the stored one is 1 above it.
+    assert result.advantages[:2, 0].tolist() == [1.0, 0.0]
+    priced = config(**options, kl_in="reward", kl_kind="abs", kl_coef=0.1)
+    with_kl = batch_advantages(priced, AlgorithmState.start(priced), offline_row=offline_row, **inputs)
+    kl = (inputs["old_log_probs"] - inputs["ref_log_probs"]).abs() * inputs["response_mask"]
+    assert with_kl.advantages[0, 0].item() == pytest.approx(1.0 + 0.1 * float(kl[1].sum()))
+
+
 def test_reward_kl_without_reference_is_an_error() -> None:
     chosen = config(kl_in="reward", kl_coef=0.1)
     inputs = {**batch(), "ref_log_probs": None}

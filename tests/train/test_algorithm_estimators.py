@@ -20,13 +20,17 @@ Batch = dict[str, Any]
 
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
-    """Outcome rewards of 2 to 9 rows in up to three groups, uneven lengths, some rows not valid."""
+    """Outcome rewards of 2 to 9 rows in three groups: uneven lengths, holes in the mask, rows not valid."""
     size = draw(st.integers(2, 9))
     width = draw(st.integers(1, 6))
     lengths = draw(st.lists(st.integers(1, width), min_size=size, max_size=size))
     level = st.sampled_from([0.0, 0.1, 0.55, 0.9, 1.0]) | st.floats(-2, 2, width=32)
     outcomes = draw(st.lists(level, min_size=size, max_size=size))
     mask = torch.tensor([[1.0] * n + [0.0] * (width - n) for n in lengths], dtype=torch.float64)
+    for row, n in enumerate(lengths):
+        hole = draw(st.integers(0, width))
+        if hole < n - 1:  # a tool result inside the response
+            mask[row, hole] = 0.0
     rewards = torch.zeros(size, width, dtype=torch.float64)
     for row, (n, value) in enumerate(zip(lengths, outcomes, strict=True)):
         rewards[row, n - 1] = value

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.conftest import shared_missing, shared_root
 from vrltrain.aggregation import GlobalCounts, aggregate
-from vrltrain.algorithms import EmaTaskStats, compute_advantages
+from vrltrain.algorithms import ADVANTAGE_ESTIMATORS, EmaTaskStats, compute_advantages
 from vrltrain.corrections import mismatch_metrics, rejection_mask, rollout_weights
 from vrltrain.filters import keep_groups
 from vrltrain.kl import KLController, kl_divergence
@@ -64,6 +64,13 @@ def call(function: Callable[..., Any], **arguments: Any) -> Any:
 def run_advantage(inputs: dict[str, Any], params: dict[str, Any]) -> Outcome:
     params = dict(params)
     estimator = params.pop("estimator")
+    if estimator == "gdpo":
+        known = inspect.signature(ADVANTAGE_ESTIMATORS["gdpo"]).parameters
+        # The epsilon of the normalisation over rows goes by several names.
+        params = {
+            name if name in known or "eps" not in name else "batch_eps": value
+            for name, value in params.items()
+        }
     steps = sorted(name for name in inputs if name.startswith("token_level_rewards_step"))
     if not steps:
         if estimator == "ema_grpo":
