@@ -10,24 +10,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrldata.errors import ConfigError, DecodeError, missing_extra, nearest
+from vrldata.frame_plan import FramePlan, metadata_of, plan_frames
 from vrldata.frame_reader import Allocate, FrameCollector, Walk, plan_segments, read_all, read_segments
 from vrldata.media_file import find_media_file, read_head
-from vrldata.sampling import (
-    SamplingSpec,
-    normalise_video_path,
-    num_sampled_frames,
-    pad_indices,
-    sample_indices,
-    sampled_fps,
-)
+from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.types import Clip, VideoMetadata
 from vrldata.video_stream import PacketTable, Timeline, read_packets, timeline_by_rate, timeline_of
 
@@ -72,6 +64,7 @@ def decode(
     file = find_media_file(path)
     head = read_head(file)
     allocate = allocate or _allocate
+    from vrldata.animated_image import decode_animation, is_animated_webp
     from vrldata.still_image import decode_image, is_still_image
 
     still = is_still_image(head)
@@ -80,6 +73,8 @@ def decode(
     kind = kind or ("image" if still else "video")
     if kind == "image":
         frames, metadata, notes = decode_image(file, spec, allocate)
+    elif is_animated_webp(head):
+        frames, metadata, notes = decode_animation(file, spec, allocate)
     else:
         frames, metadata, notes = _decode_video(file, spec, threads or default_threads(), allocate)
     frames.flags.writeable = False
@@ -109,59 +104,17 @@ def decoder_version(kind: str = "video") -> str:
 
 def default_threads() -> int:
     """Threads of one decoder: the CPUs of this process, at most 4."""
+    return min(MAX_THREADS, available_cpus())
+
+
+def available_cpus() -> int:
+    """CPUs that this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
-    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return min(MAX_THREADS, cpus)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _allocate(shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:
     return np.empty(shape, dtype=np.uint8)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """The frames of a clip: `positions` int32 (T,), ascending, the last repeated to fill the multiple."""
-
-    timeline: Timeline
-    positions: NDArray[np.int32]
-    distinct: int
-    window_frames: int
-    notes: tuple[str, ...]
-
-    def slots(self, keys: Sequence[int] | NDArray[np.int64]) -> dict[int, list[int]]:
-        """Key of each source frame to the places of the clip that it fills."""
-        slots: dict[int, list[int]] = {}
-        for place, position in enumerate(self.positions):
-            slots.setdefault(int(keys[position]), []).append(place)
-        return slots
-
-
-def _plan(timeline: Timeline, spec: SamplingSpec) -> _Plan:
-    first, stop = timeline.window(spec.start, spec.end)
-    if stop <= first:
-        raise DecodeError(
-            f"no frame lies in the window from {spec.start or 0:g} s to "
-            f"{'the end' if spec.end is None else f'{spec.end:g} s'}: the video runs from 0 to "
-            f"{float(timeline.duration):.3f} s"
-        )
-    total = stop - first
-    distinct = num_sampled_frames(total, timeline.rate, spec)
-    positions = pad_indices(first + sample_indices(total, distinct), spec.frame_multiple)
-    notes = []
-    if len(positions) > distinct:
-        notes.append(
-            f"the last frame is repeated {len(positions) - distinct} time(s) to fill a multiple of "
-            f"{spec.frame_multiple}"
-        )
-    if spec.end is not None and spec.end > float(timeline.duration):
-        notes.append(f"the window ends at {spec.end:g} s, the video at {float(timeline.duration):.3f} s")
-    return _Plan(
-        timeline=timeline,
-        positions=positions.astype(np.int32),
-        distinct=distinct,
-        window_frames=total,
-        notes=tuple(notes),
-    )
 
 
 _Decoded = tuple[NDArray[np.uint8], VideoMetadata, list[str]]
@@ -172,7 +125,9 @@ def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Alloca
     try:
         if table.timed:
             frame_pts = table.frame_pts()
-            plan = _plan(timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec)
+            plan = plan_frames(
+                timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec
+            )
             segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
             if segments is not None:
                 collector = FrameCollector(plan.slots(frame_pts), spec, allocate)
@@ -180,7 +135,7 @@ def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Alloca
                     return _finish(table, plan, collector, [])
         else:
             frame_pts = None
-            plan = _plan(timeline_by_rate(int(table.shown.sum()), table.coded_rate), spec)
+            plan = plan_frames(timeline_by_rate(int(table.shown.sum()), table.coded_rate), spec)
         collector = FrameCollector(plan.slots(range(len(plan.timeline))), spec, allocate)
         walk = read_all(file, table, threads, collector)
         if not walk.damaged and table.complete and _as_foretold(walk, frame_pts, len(plan.timeline)):
@@ -211,11 +166,11 @@ def _decode_surprising(
             f"{file}: none of its {len(table.pts)} packets ({table.codec}) could be decoded{said}"
         )
     timeline, ordinals = _decoded_timeline(table, walk)
-    plan = _plan(timeline, spec)
+    plan = plan_frames(timeline, spec)
     stand_in = _stand_ins(ordinals)
     positions = stand_in[plan.positions].astype(np.int32)
     replaced = len({int(position) for position in plan.positions} - set(positions.tolist()))
-    plan = _Plan(
+    plan = FramePlan(
         timeline=timeline,
         positions=positions,
         distinct=plan.distinct,
@@ -276,7 +231,7 @@ def _damage_notes(walk: Walk, table: PacketTable, replaced: int) -> list[str]:
     return notes
 
 
-def _finish(table: PacketTable, plan: _Plan, collector: FrameCollector, damage: list[str]) -> _Decoded:
+def _finish(table: PacketTable, plan: FramePlan, collector: FrameCollector, damage: list[str]) -> _Decoded:
     frames, geometry, timeline = collector.frames, collector.geometry, plan.timeline
     if frames is None or geometry is None or not collector.complete:
         raise DecodeError("no frame could be decoded")
@@ -285,16 +240,5 @@ def _finish(table: PacketTable, plan: _Plan, collector: FrameCollector, damage: 
         notes.append(f"the header claims {table.claimed_frames} frames, {len(timeline)} are shown")
     if not timeline.constant:
         notes.append(f"variable frame rate: {float(timeline.rate):.3f} frames per second on average")
-    metadata = VideoMetadata(
-        fps=float(timeline.rate),
-        frame_indices=plan.positions,
-        timestamps=timeline.seconds()[plan.positions],
-        duration=float(timeline.duration),
-        total_num_frames=len(timeline),
-        height=int(frames.shape[1]),
-        width=int(frames.shape[2]),
-        source_height=geometry.height,
-        source_width=geometry.width,
-        sampled_fps=sampled_fps(plan.distinct, plan.window_frames, timeline.rate),
-    )
+    metadata = metadata_of(plan, frames.shape[1:3], (geometry.height, geometry.width))
     return frames, metadata, notes

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrldata import picture
+from vrldata.resize import resize
 from vrldata.sampling import SamplingSpec, resized_size
-from vrldata.video_stream import PacketTable, bound_decoder, open_video, reason_of
+from vrldata.video_stream import PacketTable, bound_decoder, open_video, reason_of, refuse_shortage
 
 Allocate = Callable[[tuple[int, int, int, int]], NDArray[np.uint8]]
 """Gives the writable uint8 array (T, H, W, 3) that the frames go to."""
@@ -101,7 +102,7 @@ class FrameCollector:
             )
         rgb = geometry.orientation.apply(picture.to_rgb(frame))
         height, width = self.frames.shape[1:3]
-        resized = picture.resize(rgb, height, width, self._spec.resize)
+        resized = resize(rgb, height, width, self._spec.resize)
         for slot in self.slots[key]:
             self.frames[slot] = resized
         self._missing.discard(key)
@@ -143,6 +144,7 @@ class Walk:
 
     def note_error(self, error: BaseException, pts: int | None) -> None:
         """A packet was refused: what is put out until the next key frame leans on it."""
+        refuse_shortage(error)
         self.reason = self.reason or reason_of(error)
         self.damaged_packets += 1
         self._lost_pts = pts
@@ -229,6 +231,8 @@ def plan_segments(
         return None
     place_of = np.argsort(table.pts, kind="stable")
     sorted_pts = table.pts[place_of]
+    # a frame is put out when all that is shown before it has been decoded
+    needed = np.maximum.accumulate(place_of)
     key_places = np.flatnonzero(table.keys)
     key_pts = table.pts[key_places]
     if len(key_pts) > 1 and not (np.diff(key_pts) > 0).all():
@@ -236,7 +240,8 @@ def plan_segments(
     segments: list[Segment] = []
     for position in positions:
         pts = int(frame_pts[position])
-        place = int(place_of[np.searchsorted(sorted_pts, pts)])
+        rank = int(np.searchsorted(sorted_pts, pts))
+        place, last = int(place_of[rank]), int(needed[rank])
         number = (
             min(int(np.searchsorted(key_places, place, "right")), int(np.searchsorted(key_pts, pts, "right")))
             - 1
@@ -247,10 +252,10 @@ def plan_segments(
         previous = segments[-1] if segments else None
         if previous and first <= previous.last + SEEK_COST:
             segments[-1] = Segment(
-                first=previous.first, last=max(previous.last, place), targets=(*previous.targets, pts)
+                first=previous.first, last=max(previous.last, last), targets=(*previous.targets, pts)
             )
         else:
-            segments.append(Segment(first=first, last=place, targets=(pts,)))
+            segments.append(Segment(first=first, last=last, targets=(pts,)))
     cost = sum(segment.last - segment.first + 1 + SEEK_COST for segment in segments)
     return segments if cost * SEEK_MARGIN < len(table.pts) else None
 

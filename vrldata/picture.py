@@ -1,4 +1,4 @@
-"""One decoded video frame becomes an upright RGB array: colour, shape, orientation, resize.
+"""One decoded video frame becomes an upright RGB array: colour, shape, orientation.
 
 Which frames, and when they are shown, is decided elsewhere. Policies that a file's tags leave open:
 
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrldata.errors import DecodeError, missing_extra
+from vrldata.errors import DecodeError
 
 MAX_PICTURE_PIXELS = 1 << 26
 """Most pixels of a coded video picture (8192 x 8192): a small file must not ask for gigabytes."""
@@ -149,26 +149,3 @@ def _range_of(frame: Any) -> int:
 def hdr_transfer(frame: Any) -> str | None:
     """`PQ` or `HLG` where the frame is tagged as high dynamic range."""
     return _HDR_TRANSFERS.get(int(frame.color_trc))
-
-
-def resize(picture: NDArray[np.uint8], height: int, width: int, method: str) -> NDArray[np.uint8]:
-    """uint8 (height, width, 3): bicubic with antialiasing.
-
-    `native` works on uint8; `exact` goes through float32, clamps and rounds, which is what torchvision (and
-    so qwen-vl-utils) does to a uint8 tensor. The two differ by 2 levels at most.
-    """
-    if picture.shape[:2] == (height, width):
-        return picture
-    try:
-        import torch
-        from torch.nn.functional import interpolate
-    except ImportError as error:
-        raise missing_extra("torch", "build", "Resizing frames") from error
-    pixels = torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1)[None]
-    size = (height, width)
-    if method == "exact":
-        values = interpolate(pixels.to(torch.float32), size=size, mode="bicubic", antialias=True)
-        pixels = values.clamp_(min=0, max=255).round_().to(torch.uint8)
-    else:
-        pixels = interpolate(pixels, size=size, mode="bicubic", antialias=True)
-    return pixels[0].permute(1, 2, 0).numpy()

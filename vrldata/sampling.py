@@ -75,7 +75,7 @@ class SamplingSpec:
         start: first second of the window, inclusive; None for the start of the video.
         end: last second of the window, inclusive; None for the end of the video.
         codec: how the frames are stored; not part of the key.
-        resize: `native` is uint8 bicubic with antialiasing, within 2 levels of the reference; `exact` goes
+        resize: `native` is bicubic with antialiasing, within 1 level of the reference; `exact` goes
             through float32 as the reference does and gives its pixels.
 
     Raises:

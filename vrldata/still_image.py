@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ MAX_IMAGE_PIXELS = 1 << 27
 """Most pixels of an image (134 million)."""
 
 # formats that Pillow reads by itself; others start external programs or belong to editors
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 
 
@@ -45,6 +47,26 @@ def is_still_image(head: bytes) -> bool:
     return head.startswith(starts)
 
 
+@contextmanager
+def open_image(file: Path) -> Iterator[Image.Image]:
+    """A Pillow image; what fails while it is read inside the block becomes a `DecodeError` with the path."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(file, formats=_FORMATS)
+        with image:
+            if image.width * image.height > MAX_IMAGE_PIXELS:
+                raise DecodeError(
+                    f"{file}: an image of {image.width} x {image.height} is over the limit of "
+                    f"{MAX_IMAGE_PIXELS} pixels"
+                )
+            yield image
+    except UnidentifiedImageError as error:
+        raise DecodeError(f"{file}: not an image that Pillow can read") from error
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise DecodeError(f"{file}: the image cannot be decoded: {error}") from error
+
+
 def decode_image(
     file: Path, spec: SamplingSpec, allocate: Allocate
 ) -> tuple[NDArray[np.uint8], VideoMetadata, list[str]]:
@@ -57,21 +79,8 @@ def decode_image(
     Raises:
         DecodeError: not a readable image, over the pixel limit, or longer than 200 times its width.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(file, formats=_FORMATS) as image:
-                pixels = image.width * image.height
-                if pixels > MAX_IMAGE_PIXELS:
-                    raise DecodeError(
-                        f"{file}: an image of {image.width} x {image.height} is over the limit of "
-                        f"{MAX_IMAGE_PIXELS} pixels"
-                    )
-                rgb = _as_rgb(ImageOps.exif_transpose(image))
-    except UnidentifiedImageError as error:
-        raise DecodeError(f"{file}: not an image that Pillow can read") from error
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DecodeError(f"{file}: the image cannot be decoded: {error}") from error
+    with open_image(file) as image:
+        rgb = as_rgb(ImageOps.exif_transpose(image))
     try:
         height, width = resized_image_size(rgb.height, rgb.width, spec)
     except DecodeError as error:
@@ -93,7 +102,8 @@ def decode_image(
     return frames, metadata, []
 
 
-def _as_rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
+    """The picture in 8-bit RGB, transparency on white, deep grey scaled down."""
     if image.mode.startswith("I"):
         # Pillow clips 16-bit grey at 255 on conversion, which turns depth and medical pictures white
         values = np.asarray(image).astype(np.int64)

@@ -77,6 +77,12 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(text).split())
 
 
+def refuse_shortage(error: BaseException) -> None:
+    """Raise where memory ran out: that is no damage of the file."""
+    if isinstance(error, MemoryError):
+        raise MemoryError(f"FFmpeg: {reason_of(error)}") from error
+
+
 def choose_stream(file: Path, container: Any) -> Any:
     """The video stream to decode: the first that is marked default, else the first; never a cover or
     thumbnail.
@@ -192,7 +198,8 @@ def read_packets(file: Path) -> PacketTable:
                             packet.duration or 0,
                         )
                     )
-        except (av.error.FFmpegError, MemoryError):
+        except av.error.FFmpegError as error:
+            refuse_shortage(error)
             complete = False
     if not rows:
         raise DecodeError(

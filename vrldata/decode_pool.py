@@ -1,0 +1,400 @@
+"""Decoding in processes that can be killed: a bad file costs its own deadline and memory, never the build.
+
+Workers are plain child processes (no fork of the caller, no `__main__` of the caller, no pickle). Frames
+come back as a read-only map of memory that the worker filled. What a worker does is in `decode_worker`;
+what a clip is, in `decoding`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import math
+import mmap
+import os
+import queue
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vrldata.decode_process import DecodeProcess, resident_bytes
+from vrldata.decoding import MAX_THREADS, available_cpus
+from vrldata.errors import ConfigError, DecodeError, missing_extra
+from vrldata.media_file import SourceFingerprint
+from vrldata.sampling import SamplingSpec
+from vrldata.types import Clip, VideoMetadata
+from vrldata.worker_channel import ChannelClosed
+
+START_DEADLINE_S = 180.0
+"""Seconds in which a worker must have imported its libraries."""
+
+JOBS_AHEAD = 4
+"""Jobs per worker that are taken ahead of the results handed out: workers go on while those are used."""
+
+_WATCH_INTERVAL_S = 0.1
+_MAX_FAILED_STARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeJob:
+    """One file to decode.
+
+    Attributes:
+        path: of the file.
+        video_path: name of the clip in the dataset.
+        spec: what to take.
+        kind: `video`, `image`, or None to decide by content.
+        source: its fingerprint where that is known already: checked by size and time instead of read again.
+    """
+
+    path: str | os.PathLike[str]
+    video_path: str
+    spec: SamplingSpec
+    kind: str | None = None
+    source: SourceFingerprint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeResult:
+    """What became of a job.
+
+    Attributes: job: the job. clip: the clip, its frames a read-only map of shared memory that is freed with
+    the last reference; None where the job failed. reason: why it failed, with the path; empty where it did
+    not. source: fingerprint of the file; None where the job failed. decoder: library and version. seconds:
+    that the worker spent on it.
+    """
+
+    job: DecodeJob
+    clip: Clip | None
+    reason: str = ""
+    source: SourceFingerprint | None = None
+    decoder: str = ""
+    seconds: float = 0.0
+
+
+def decode_many(
+    jobs: Iterable[DecodeJob],
+    *,
+    workers: int,
+    timeout_s: float = 120.0,
+    memory_limit_bytes: int | None = None,
+    bytes_in_flight: int = 2 << 30,
+    threads: int | None = None,
+) -> Iterator[DecodeResult]:
+    """Decode `jobs` in worker processes; results come as they are done, one for every job.
+
+    A file that takes longer than `timeout_s`, needs more than `memory_limit_bytes`, or kills its process
+    gives a result with the reason; its worker is replaced and the others go on. Waiting for room is not
+    counted as time.
+
+    Args: jobs: taken from as results are handed out, a few ahead. workers: processes at most; never more
+    than there are jobs. timeout_s: seconds for one file. memory_limit_bytes: physical memory of one worker
+    beyond what its libraries take; None for no limit. bytes_in_flight: frames that are being decoded or
+    wait to be handed out; a single clip may exceed it. threads: decoder threads of one worker; by default
+    the CPUs are shared out.
+
+    Raises:
+        ConfigError: a value is out of range.
+        MissingExtraError: PyAV or torch is not installed.
+        DecodeError: no worker can be started.
+    """
+    for name, value in (("workers", workers), ("timeout_s", timeout_s), ("bytes_in_flight", bytes_in_flight)):
+        if not value > 0 or math.isnan(value):
+            raise ConfigError(f"{name}={value!r}: expected more than 0")
+    for library, module in (("PyAV", "av"), ("torch", "torch")):
+        if importlib.util.find_spec(module) is None:
+            raise missing_extra(library, "build", "Decoding video")
+    if threads is None:
+        threads = min(MAX_THREADS, max(1, available_cpus() // workers))
+    limits = _Limits(
+        workers=workers,
+        threads=threads,
+        timeout_s=timeout_s,
+        memory_limit_bytes=memory_limit_bytes,
+        bytes_in_flight=bytes_in_flight,
+    )
+    return _results(limits, iter(jobs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    workers: int
+    threads: int
+    timeout_s: float
+    memory_limit_bytes: int | None
+    bytes_in_flight: int
+
+
+def _results(limits: _Limits, jobs: Iterator[DecodeJob]) -> Iterator[DecodeResult]:
+    pool = _Pool(limits)
+    jobs_ahead = JOBS_AHEAD * limits.workers
+    try:
+        pool.start()
+        unfinished, exhausted = 0, False
+        while True:
+            while not exhausted and unfinished < jobs_ahead:
+                job = next(jobs, None)
+                if job is None:
+                    exhausted = True
+                else:
+                    pool.submit(job)
+                    unfinished += 1
+            if not unfinished:
+                return
+            result = pool.take()
+            unfinished -= 1
+            yield result
+    finally:
+        pool.close()
+
+
+@dataclass(slots=True)
+class _Task:
+    """A job in the hands of a worker."""
+
+    job: DecodeJob
+    started_at: float
+    deadline: float
+    granted_bytes: int = 0
+    wanted_bytes: int | None = None
+    asked_at: float = 0.0
+
+
+class _Pool(threading.Thread):
+    """The thread that starts, feeds, watches and kills the workers."""
+
+    def __init__(self, limits: _Limits) -> None:
+        super().__init__(name="vrl-decode-pool", daemon=True)
+        self._limits = limits
+        self._jobs: deque[DecodeJob] = deque()
+        self._results: queue.Queue[tuple[DecodeResult | DecodeError, int]] = queue.Queue()
+        self._tasks: dict[DecodeProcess, _Task | None] = {}
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._failed_starts = 0
+        self._closed = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+
+    # called by the consumer
+
+    def submit(self, job: DecodeJob) -> None:
+        """Queue a job."""
+        self._jobs.append(job)
+        self._wake()
+
+    def take(self) -> DecodeResult:
+        """The next result; its bytes are the caller's from here on."""
+        result, size = self._results.get()
+        if isinstance(result, DecodeError):
+            raise result
+        with self._lock:
+            self._in_flight -= size
+        self._wake()
+        return result
+
+    def close(self) -> None:
+        """Kill every worker and end the thread."""
+        self._closed = True
+        self._wake()
+        if self.is_alive():
+            self.join()
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self) -> None:
+        # a full pipe holds wake-ups enough
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"\0")
+
+    # the thread
+
+    def run(self) -> None:
+        """Serve until closed."""
+        try:
+            while not self._closed:
+                self._dispatch()
+                self._grant()
+                for key, _ in self._selector.select(self._wait_s()):
+                    if key.data is None:
+                        os.read(self._wake_read, 4096)
+                    else:
+                        self._hear(key.data)
+                self._check_limits()
+        finally:
+            for process in list(self._tasks):
+                self._remove(process)
+            if not self._closed:
+                self._results.put(
+                    (DecodeError("the decode pool ended by an error of its own; see the log"), 0)
+                )
+
+    def _dispatch(self) -> None:
+        idle = [process for process, task in self._tasks.items() if task is None]
+        for process in idle:
+            if process.ready and self._jobs:
+                self._assign(process, self._jobs.popleft())
+        starting = sum(not process.ready for process in self._tasks)
+        while starting < len(self._jobs) and len(self._tasks) < self._limits.workers:
+            process = DecodeProcess(
+                threads=self._limits.threads, memory_limit_bytes=self._limits.memory_limit_bytes
+            )
+            self._tasks[process] = None
+            self._selector.register(process.channel.endpoint, selectors.EVENT_READ, process)
+            starting += 1
+
+    def _assign(self, process: DecodeProcess, job: DecodeJob) -> None:
+        now = time.monotonic()
+        self._tasks[process] = _Task(job=job, started_at=now, deadline=now + self._limits.timeout_s)
+        message = {
+            "path": os.fspath(job.path),
+            "video_path": job.video_path,
+            "spec": job.spec.to_json(),
+            "media_kind": job.kind,
+            "source": dataclasses.asdict(job.source) if job.source else None,
+        }
+        try:
+            process.send(message)
+        except ChannelClosed:
+            self._lose(process)
+
+    def _grant(self) -> None:
+        """Let workers allocate their frames, the longest waiting first, as long as there is room."""
+        waiting = [
+            (task.asked_at, process, task)
+            for process, task in self._tasks.items()
+            if task and task.wanted_bytes
+        ]
+        for _, process, task in sorted(waiting, key=lambda entry: entry[0]):
+            wanted = task.wanted_bytes or 0
+            with self._lock:
+                if self._in_flight and self._in_flight + wanted > self._limits.bytes_in_flight:
+                    return
+                self._in_flight += wanted
+            task.granted_bytes, task.wanted_bytes = wanted, None
+            task.deadline += time.monotonic() - task.asked_at
+            try:
+                process.send({"kind": "grant"})
+            except ChannelClosed:
+                self._lose(process)
+
+    def _wait_s(self) -> float | None:
+        now = time.monotonic()
+        ends = [task.deadline for task in self._tasks.values() if task and not task.wanted_bytes]
+        ends += [process.started_at + START_DEADLINE_S for process in self._tasks if not process.ready]
+        wait = max(0.0, min(ends) - now) if ends else None
+        busy = any(task is not None for task in self._tasks.values())
+        if self._limits.memory_limit_bytes is not None and busy:
+            wait = min(_WATCH_INTERVAL_S, wait if wait is not None else _WATCH_INTERVAL_S)
+        return wait
+
+    def _hear(self, process: DecodeProcess) -> None:
+        if process not in self._tasks:
+            return
+        try:
+            process.channel.read()
+            while (found := process.channel.next_message()) is not None:
+                self._answer(process, *found)
+        except ChannelClosed:
+            self._lose(process)
+
+    def _answer(self, process: DecodeProcess, message: dict[str, Any], descriptor: int | None) -> None:
+        task = self._tasks[process]
+        if message["kind"] == "ready":
+            process.ready, process.idle_bytes = True, message["resident_bytes"]
+            self._failed_starts = 0
+        elif message["kind"] == "need" and task is not None:
+            self._give_back(task)
+            task.wanted_bytes, task.asked_at = message["bytes"], time.monotonic()
+        elif message["kind"] == "result" and task is not None:
+            self._tasks[process] = None
+            self._deliver(task, _result_of(task.job, message, descriptor), keep=descriptor is not None)
+
+    def _deliver(self, task: _Task, result: DecodeResult, *, keep: bool = False) -> None:
+        if not keep:
+            self._give_back(task)
+        self._results.put((result, task.granted_bytes))
+
+    def _give_back(self, task: _Task) -> None:
+        with self._lock:
+            self._in_flight -= task.granted_bytes
+        task.granted_bytes = 0
+
+    def _check_limits(self) -> None:
+        now = time.monotonic()
+        for process, task in list(self._tasks.items()):
+            if not process.ready:
+                if now > process.started_at + START_DEADLINE_S:
+                    self._lose(process)
+            elif task is not None:
+                if not task.wanted_bytes and now > task.deadline:
+                    self._lose(
+                        process, f"no result after {self._limits.timeout_s:g} s; its process was stopped"
+                    )
+                elif self._over_memory(process):
+                    limit = f"{(self._limits.memory_limit_bytes or 0) / (1 << 20):.0f} MiB"
+                    self._lose(process, f"decoding needs more memory than {limit}; its process was stopped")
+
+    def _over_memory(self, process: DecodeProcess) -> bool:
+        if self._limits.memory_limit_bytes is None:
+            return False
+        held = resident_bytes(process.process_id)
+        return held is not None and held - process.idle_bytes > self._limits.memory_limit_bytes
+
+    def _lose(self, process: DecodeProcess, reason: str | None = None) -> None:
+        """A worker is gone or must go: its job fails, and the next job starts another."""
+        task = self._tasks.get(process)
+        ended = self._remove(process)
+        if task is not None:
+            text = f"{os.fspath(task.job.path)}: {reason or ended}"
+            seconds = time.monotonic() - task.started_at
+            self._deliver(task, DecodeResult(job=task.job, clip=None, reason=text, seconds=seconds))
+        elif not process.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= _MAX_FAILED_STARTS:
+                self._results.put((DecodeError(f"decode workers cannot be started: {ended}"), 0))
+                self._jobs.clear()
+
+    def _remove(self, process: DecodeProcess) -> str:
+        self._tasks.pop(process, None)
+        self._selector.unregister(process.channel.endpoint)
+        return process.end()
+
+
+def _result_of(job: DecodeJob, message: dict[str, Any], descriptor: int | None) -> DecodeResult:
+    if "clip" not in message or descriptor is None:
+        return DecodeResult(job=job, clip=None, reason=message["reason"], seconds=message["seconds"])
+    told = message["clip"]
+    metadata = told["metadata"]
+    metadata["frame_indices"] = np.array(metadata["frame_indices"], dtype=np.int32)
+    metadata["timestamps"] = np.array(metadata["timestamps"], dtype=np.float64)
+    try:
+        memory = mmap.mmap(descriptor, math.prod(told["shape"]), prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+    clip = Clip(
+        frames=np.frombuffer(memory, dtype=np.uint8).reshape(told["shape"]),
+        metadata=VideoMetadata(**metadata),
+        video_path=told["video_path"],
+        spec=job.spec,
+        kind=told["kind"],
+        warnings=tuple(told["warnings"]),
+    )
+    return DecodeResult(
+        job=job,
+        clip=clip,
+        source=SourceFingerprint(**message["source"]),
+        decoder=message["decoder"],
+        seconds=message["seconds"],
+    )
