@@ -1,0 +1,60 @@
+"""`vrldata`: the command line. Each command lives in a module of `vrldata.commands`, imported when it runs."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from vrldata.command_line import new_app, run
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "build": ("build", "build"),
+    "info": ("build", "info"),
+    "query": ("query", "query"),
+    "preview": ("preview", "preview"),
+    "release": ("release", "release"),
+    "releases": ("release", "releases"),
+    "diff": ("release", "diff"),
+    "push": ("hub", "push"),
+    "pull": ("hub", "pull"),
+    "card": ("hub", "card"),
+    "add-trajectories": ("trajectories", "add_trajectories"),
+    "pass-rate": ("trajectories", "pass_rate"),
+    "import-pt": ("maintain", "import_pt"),
+    "export": ("export", "export"),
+    "verify": ("maintain", "verify"),
+    "compact": ("maintain", "compact"),
+    "gc": ("maintain", "gc"),
+    "demo-data": ("demo_data", "demo_data"),
+}
+"""Command to its module in `vrldata.commands` and the function there, in the order of the help text."""
+
+
+class LazyCommands(TyperGroup):
+    """The commands of `COMMANDS`; a module is imported when one of its commands is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the help text."""
+        return [name for name, (module, _) in COMMANDS.items() if find_spec(f"vrldata.commands.{module}")]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name]
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(cmd_name)(getattr(importlib.import_module(f"vrldata.commands.{module}"), function))
+        return typer.main.get_command(single)
+
+
+app = new_app("Datasets of decoded video in Lance: build, query, release, publish, maintain.")
+app.info.cls = LazyCommands
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    run(app)

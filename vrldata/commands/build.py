@@ -1,0 +1,150 @@
+"""`vrldata build` and `vrldata info`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
+
+if TYPE_CHECKING:
+    from vrldata.sampling import SamplingSpec
+
+SHOWN_REASONS = 20
+"""Failures and rejections that the text lists; `--json` gives all."""
+
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def build(
+    annotations: Annotated[list[str], typer.Argument(help="Annotation files, folders or patterns.")],
+    out: Annotated[str, typer.Option(help="Root of the dataset; made when missing.")],
+    video_root: Annotated[Path, typer.Option(help="Folder that media paths are relative to.")],
+    fps: Annotated[float | None, typer.Option(help="Frames per second of video. [2.0]")] = None,
+    max_frames: Annotated[int | None, typer.Option(help="Most frames of a clip. [128]")] = None,
+    max_pixels: Annotated[int | None, typer.Option(help="Most pixels of a frame. [262144]")] = None,
+    preset: Annotated[str | None, typer.Option(help="Model family, such as qwen3-vl.")] = None,
+    image_max_pixels: Annotated[int | None, typer.Option(help="Most pixels of an image.")] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(help="raw, zstd, ffv1, jpeg, each with :level, or auto. [raw; auto with --budget]"),
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Bytes for all frames, such as 2TB.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Decoder processes; one a CPU by default.")] = None,
+    ray: Annotated[
+        str | None, typer.Option("--ray", metavar="ADDRESS", help="Decode on this Ray cluster, or 'local'.")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed files again.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds for one file.")] = 120.0,
+    field_map: Annotated[
+        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Column of a field; repeatable.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split of rows that name none.")] = "train",
+    json_output: JsonOption = False,
+) -> None:
+    """Turn annotations and their media into a dataset, or bring one up to date.
+
+    vrldata build train.jsonl --out clips --video-root videos --preset qwen3-vl --max-frames 64
+
+    Python: vrldata.create(root).build(rows, video_root=…, spec=…)
+    """
+    import vrldata
+
+    spec = spec_of(preset, fps=fps, max_frames=max_frames, max_pixels=max_pixels)
+    report = vrldata.create(out).build(
+        annotations,
+        video_root=video_root,
+        spec=spec,
+        image_max_pixels=image_max_pixels,
+        codec=codec or ("auto" if budget else "raw"),
+        budget_bytes=parse_bytes(budget) if budget else None,
+        workers=workers,
+        ray_address=ray,
+        retry_failed=retry_failed,
+        timeout_s=timeout,
+        field_map=parse_map(field_map or []),
+        split=split,
+    )
+    print_result({"out": out, **report.to_dict()}, as_json=json_output, text=_report_text)
+    if not report.complete:
+        raise typer.Exit(PARTLY_FAILED)
+
+
+def info(
+    uri: Annotated[str, typer.Argument(help="Dataset URI.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Show what a dataset holds: tables, sizes, releases, specs, problem types, failures.
+
+    vrldata info clips@v1
+
+    Python: vrldata.open(uri).info()
+    """
+    import vrldata
+    from vrldata.summary import summary_text
+
+    print_result(vrldata.open(uri).info(), as_json=json_output, text=summary_text)
+
+
+def spec_of(preset_name: str | None, **given: Any) -> SamplingSpec:
+    """A sampling spec: the preset's, or the default, with the values that were given."""
+    import dataclasses
+
+    from vrldata.sampling import SamplingSpec, preset
+
+    base = preset(preset_name) if preset_name else SamplingSpec()
+    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes from text such as `2TB`, `500 GiB` or `1.5e9`.
+
+    >>> parse_bytes("2TB"), parse_bytes("1.5 GiB")
+    (2000000000000, 1610612736)
+
+    Raises:
+        ConfigError: not such a text.
+    """
+    from vrldata.errors import ConfigError
+
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([KMGTP]?)(i?)B?\s*", text, re.IGNORECASE)
+    try:
+        number = float(found.group(1)) if found else -1.0
+    except ValueError:
+        number = -1.0
+    if not found or number <= 0:
+        raise ConfigError(f"{text!r} is no number of bytes: write it as 2TB, 500GiB or 1000000")
+    base = 1024 if found.group(3) else 1000
+    return int(number * base ** _UNITS[found.group(2).upper()])
+
+
+def parse_map(pairs: list[str]) -> dict[str, str]:
+    """`field=column` texts as a mapping. Raises ConfigError."""
+    from vrldata.errors import ConfigError
+
+    found = {}
+    for pair in pairs:
+        name, equals, column = pair.partition("=")
+        if not (name and equals and column):
+            raise ConfigError(f"--map {pair!r}: expected field=column, such as problem=question_text")
+        found[name] = column
+    return found
+
+
+def _report_text(result: dict[str, Any]) -> str:
+    rejected = f" ({result['rejected_file']})" if result["rejected_file"] else ""
+    lines = [
+        f"{result['out']}: {result['samples']} samples, {result['decoded']} clips decoded, "
+        f"{result['reused']} reused, {result['failed']} failed, "
+        f"{result['rejected']} rows rejected{rejected}, "
+        f"{result['trajectories']} trajectories, {result['bytes'] / 1e9:.2f} GB in {result['seconds']:.1f} s"
+    ]
+    problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
+    problems += [f"rejected: {message}" for message in result["rejections"]]
+    lines += problems[:SHOWN_REASONS]
+    if len(problems) > SHOWN_REASONS:
+        lines.append(f"and {len(problems) - SHOWN_REASONS} more; --json lists all")
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""What a dataset holds, in figures: `Dataset.info` and `vrldata info`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vrldata.errors import StoreError
+from vrldata.tables import TABLES
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+LISTED_FAILURES = 100
+
+
+def summarise(dataset: Dataset) -> dict[str, Any]:
+    """Tables with rows and sizes, releases, specs, codecs, problem types, splits and failures.
+
+    Sizes are bytes of files on disk, old versions included; None for remote datasets, where that is a listing
+    of every file.
+    """
+    frames = dataset.lance("frames").to_table(
+        columns=["spec", "codec", "kind", "num_frames", "source_duration"]
+    )
+    samples = dataset.lance("samples").to_table(columns=["problem_type", "split", "data_type", "clip_ids"])
+    failures = dataset.lance("failures").to_table(columns=["video_path", "reason", "attempts"])
+    return {
+        "uri": str(dataset.uri),
+        "root": dataset.root,
+        "release": dataset.release,
+        "tables": {name: _table(dataset, name) for name in TABLES},
+        "payload_bytes": _payload_bytes(dataset),
+        "releases": dataset.releases.to_table(columns=["name"]).column("name").to_pylist(),
+        "specs": dict(Counter(_shown_spec(text) for text in frames.column("spec").to_pylist()).most_common()),
+        "codecs": _counts(frames, "codec"),
+        "kinds": _counts(frames, "kind"),
+        "frames": sum(frames.column("num_frames").to_pylist()),
+        "problem_types": _counts(samples, "problem_type"),
+        "splits": _counts(samples, "split"),
+        "data_types": _counts(samples, "data_type"),
+        "failures": failures.slice(0, LISTED_FAILURES).to_pylist(),
+    }
+
+
+def summary_text(found: dict[str, Any]) -> str:
+    """The figures of `summarise` as lines."""
+    release = f" at {found['release']}" if found["release"] else ""
+    lines = [f"{found['root']}{release}"]
+    for name, table in found["tables"].items():
+        size = "" if table["bytes"] is None else f", {_size(table['bytes'])} on disk"
+        lines.append(f"  {name:13s} {table['rows']:>9d} rows, version {table['version']}{size}")
+    lines.append(f"  pixels: {found['frames']} frames, {_size(found['payload_bytes'])}")
+    lines.append(f"  releases: {', '.join(found['releases']) or 'none'}")
+    for title in ("codecs", "kinds", "splits", "data_types", "problem_types"):
+        counts = ", ".join(f"{name} {count}" for name, count in found[title].items())
+        lines.append(f"  {title.replace('_', ' ')}: {counts or 'none'}")
+    lines += [f"  spec {spec}: {count} clips" for spec, count in found["specs"].items()]
+    lines += [f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"]]
+    more = found["tables"]["failures"]["rows"] - len(found["failures"])
+    if more > 0:
+        lines.append(f"  and {more} more failures, in the table failures")
+    return "\n".join(lines)
+
+
+def _table(dataset: Dataset, name: str) -> dict[str, Any]:
+    try:
+        table = dataset.lance(name)
+    except StoreError:
+        return {"rows": 0, "version": 0, "bytes": None}
+    size = folder_bytes(Path(dataset.table_path(name))) if dataset.is_local else None
+    return {"rows": table.count_rows(), "version": table.version, "bytes": size}
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files under a folder."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:
+                continue  # a writer or a cleanup was faster
+    return total
+
+
+def _payload_bytes(dataset: Dataset) -> int:
+    from vrldata.store import total_payload_bytes
+
+    return total_payload_bytes(dataset.lance("frames"))
+
+
+def _counts(table: Any, column: str) -> dict[str, int]:
+    return dict(Counter(table.column(column).to_pylist()).most_common())
+
+
+def _shown_spec(text: str) -> str:
+    """A spec in short: fields that differ from the defaults, and the three of the key always."""
+    import dataclasses
+
+    from vrldata.sampling import SamplingSpec
+
+    default = dataclasses.asdict(SamplingSpec())
+    values = {"fps": None, "max_frames": None, "max_pixels": None, **json.loads(text)}
+    always = ("fps", "max_frames", "max_pixels")
+    return " ".join(
+        f"{name}={value}"
+        for name, value in values.items()
+        if name in always or (name not in ("codec", "start", "end") and value != default.get(name))
+    )
+
+
+def _size(num_bytes: int) -> str:
+    size = float(num_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1000
+    return f"{size:.2f} TB"
