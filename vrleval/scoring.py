@@ -1,0 +1,164 @@
+"""From a response to a prediction: `vrldata.tasks.score` under the run's protocol, and its status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vrldata import tasks
+from vrldata.model_inputs import num_visual_tokens
+from vrldata.tasks.prompts import coordinate_space
+from vrldata.types import Clip, Score
+from vrleval.engines.types import Response
+from vrleval.types import STATUSES, UNSCORED, Prediction, Question
+
+_STATUS_OF_SCORE = {
+    "ok": "scored",
+    "no_answer": "unparsed",
+    "unparsable": "unparsed",
+    "bad_ground_truth": "bad_answer",
+    "judge_error": "needs_judge",
+    "timeout": "unparsed",
+}
+"""Statuses of the training protocol in the words of an evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringContext:
+    """What scoring needs beside question and response.
+
+    Attributes:
+        config: digest of the run's configuration.
+        family: of the model, which decides the coordinates that it speaks.
+        protocol: scoring rules.
+        box_frame: coordinates of the boxes in the answers; empty: those of the model.
+        compat: rules of other toolkits, by name.
+        seed: for rules that guess.
+    """
+
+    config: str
+    family: str
+    protocol: str = "eval"
+    box_frame: str = ""
+    compat: tuple[str, ...] = ()
+    seed: int = 0
+
+
+def prediction_for(
+    question: Question, context: ScoringContext, *, status: str, reason: str = "", **values: Any
+) -> Prediction:
+    """The line of a question with this status; a failure scores 0, what waits for a judge has no score."""
+    sample = question.sample
+    score = None if status in UNSCORED else 0.0
+    fields: dict[str, Any] = {"score": score, "strict": score, **values}
+    return Prediction(
+        key=question.key,
+        benchmark=question.benchmark,
+        sample_id=sample.sample_id,
+        config=context.config,
+        status=status,
+        reason=reason,
+        problem=sample.problem,
+        problem_type=sample.problem_type,
+        options=tuple(sample.options),
+        answer=sample.answer,
+        video=(*sample.videos, *sample.images, "")[0],
+        groups=dict(question.groups),
+        unit=question.unit,
+        **fields,
+    )
+
+
+def score_response(
+    question: Question, response: Response, clips: Sequence[Clip], context: ScoringContext
+) -> Prediction:
+    """The prediction of an answered question.
+
+    Raises:
+        TaskError: the protocol or the problem type is unknown: a fault of the run, not of the response.
+    """
+    from vrleval.compat import apply_compat
+
+    sample = question.sample
+    score = tasks.score(
+        sample.problem_type,
+        response.text,
+        sample.answer,
+        options=list(sample.options) or None,
+        protocol=context.protocol,
+        **record_fields(question, clips, context, response),
+    )
+    status = status_of(score, response)
+    prediction = prediction_for(
+        question,
+        context,
+        status=status,
+        reason=score.reason,
+        score=None if status in UNSCORED else float(score.accuracy or 0.0),
+        strict=None if status in UNSCORED else float(score.strict or 0.0),
+        extracted=score.extracted,
+        how=score.how,
+        parts=dict(score.parts),
+        **media_values(clips),
+        **response_values(response),
+    )
+    return apply_compat(prediction, sample, context.compat, context.seed)
+
+
+def record_fields(
+    question: Question, clips: Sequence[Clip], context: ScoringContext, response: Response
+) -> Mapping[str, Any]:
+    """Fields of a scoring record that come from the question and its first clip."""
+    sample = question.sample
+    fields: dict[str, Any] = {
+        "problem": sample.problem,
+        "data_type": sample.data_type,
+        "response_length": response.num_tokens,
+        "finish_reason": response.finish_reason,
+        "sample_id": sample.sample_id,
+        "coord_space": coordinate_space(context.family),
+        "answer_coord_space": context.box_frame or sample.extra.get("answer_coord_space"),
+        "extra": {**sample.extra, "benchmark": question.benchmark},
+    }
+    if clips:
+        metadata = clips[0].metadata
+        fields.update(
+            duration=metadata.duration if clips[0].kind == "video" else None,
+            width=sample.extra.get("width") or metadata.source_width,
+            height=sample.extra.get("height") or metadata.source_height,
+            frame_width=metadata.width,
+            frame_height=metadata.height,
+        )
+    return fields
+
+
+def status_of(score: Score, response: Response) -> str:
+    """The question's status: a score's own, or why there is none."""
+    status = _STATUS_OF_SCORE.get(score.status, score.status)
+    if status not in STATUSES:
+        return "unparsed" if score.accuracy is not None else "needs_judge"
+    if status == "unparsed" and not response.text.strip():
+        return "empty"
+    if status == "unparsed" and response.finish_reason == "length":
+        return "truncated"
+    return status
+
+
+def media_values(clips: Sequence[Clip]) -> dict[str, int]:
+    """What was sent: frames and the tokens that they take."""
+    return {
+        "num_frames": sum(len(clip.frames) for clip in clips),
+        "num_visual_tokens": num_visual_tokens(clips),
+    }
+
+
+def response_values(response: Response) -> dict[str, Any]:
+    """Fields of a prediction that copy the response."""
+    return {
+        "response": response.text,
+        "finish_reason": response.finish_reason,
+        "num_tokens": response.num_tokens,
+        "num_prompt_tokens": response.num_prompt_tokens,
+        "seconds": round(response.seconds, 4),
+    }
