@@ -1,0 +1,233 @@
+"""Worker processes: what hangs, explodes or crashes costs itself only, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("av")
+pytest.importorskip("torch")
+
+from tests.conftest import PROJECT
+from tests.data.synthetic_video import number_in, write_video
+from vrldata.decode_pool import DecodeJob, decode_many
+from vrldata.decoding import decode
+from vrldata.errors import ConfigError
+from vrldata.media_file import source_fingerprint
+from vrldata.sampling import SamplingSpec
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="watches processes through /proc"
+)
+
+SPEC = SamplingSpec(max_frames=8)
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory):
+    return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", 120)
+
+
+@pytest.fixture
+def endless(tmp_path, video):
+    """A file that takes minutes to read: terabytes of nothing behind a video's first bytes."""
+    file = tmp_path / "endless.mp4"
+    file.write_bytes(video.read_bytes())
+    os.truncate(file, 2 << 40)
+    return file
+
+
+def job(path, spec=SPEC, **fields):
+    return DecodeJob(path=path, video_path=Path(path).name, spec=spec, **fields)
+
+
+def workers_of(parent):
+    """Process ids of the decode workers that `parent` started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            command = (entry / "cmdline").read_bytes()
+        except (OSError, IndexError):
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z" and b"vrldata.decode_worker" in command:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def mapped_bytes():
+    """Bytes of clips that this process maps."""
+    total = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "vrl-frames" in line:
+            begin, end = line.split()[0].split("-")
+            total += int(end, 16) - int(begin, 16)
+    return total
+
+
+def test_every_job_gives_one_result_with_the_frames_of_decode(tmp_path, video):
+    (tmp_path / "empty.mp4").touch()
+    jobs = [
+        job(video),
+        job(tmp_path / "empty.mp4"),
+        job(video, SamplingSpec(max_frames=4)),
+        job(tmp_path / "none.mp4"),
+    ]
+    results = {id(result.job): result for result in decode_many(jobs, workers=2)}
+    assert len(results) == 4
+    first, empty, third, missing = (results[id(one)] for one in jobs)
+    here = decode(video, SPEC)
+    assert (first.clip.frames == here.frames).all()
+    assert first.clip.metadata.timestamps.tolist() == here.metadata.timestamps.tolist()
+    assert first.clip.metadata.frame_indices.dtype == np.int32
+    assert first.clip.clip_id == SPEC.clip_id("clip.mp4")
+    assert not first.clip.frames.flags.writeable
+    assert first.source == source_fingerprint(video)
+    assert first.decoder.startswith("PyAV")
+    assert first.reason == ""
+    assert [number_in(frame) for frame in third.clip.frames] == third.clip.metadata.frame_indices.tolist()
+    assert empty.clip is None
+    assert empty.reason == f"{tmp_path / 'empty.mp4'}: the file is empty (0 bytes): download it again"
+    assert missing.reason.endswith("none.mp4: no such file")
+    assert not workers_of(os.getpid())
+
+
+def test_a_file_that_hangs_costs_its_own_deadline(video, endless):
+    jobs = [job(endless), *[job(video)] * 3]
+    results = list(decode_many(jobs, workers=1, timeout_s=1.0))
+    assert [result.clip is not None for result in results].count(True) == 3
+    hung = next(result for result in results if result.clip is None)
+    assert hung.reason == f"{endless}: no result after 1 s; its process was stopped"
+    assert 1.0 <= hung.seconds < 20
+
+
+def test_a_file_that_explodes_costs_its_own_memory(video):
+    greedy = SamplingSpec(fps=30, max_frames=120, min_pixels=700_000, max_pixels=786432)
+    results = list(decode_many([job(video, greedy), job(video)], workers=1, memory_limit_bytes=96 << 20))
+    exploded = next(result for result in results if result.clip is None)
+    assert str(video) in exploded.reason
+    assert "memory" in exploded.reason
+    assert sum(result.clip is not None for result in results) == 1
+
+
+def test_a_worker_that_dies_is_replaced(video, endless):
+    results = []
+    consumer = threading.Thread(
+        target=lambda: results.extend(decode_many([job(endless), job(video)], workers=1))
+    )
+    consumer.start()
+    wait_until(lambda: workers_of(os.getpid()))
+    (worker,) = workers_of(os.getpid())
+    wait_until(lambda: str(endless) in open_files(worker))
+    os.kill(worker, signal.SIGSEGV)
+    consumer.join(timeout=60)
+    assert [result.clip is None for result in results] == [True, False]
+    assert results[0].reason.startswith(f"{endless}: the decoder process died by SIGSEGV")
+
+
+def open_files(process):
+    found = ""
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            found += os.readlink(entry) + "\n"
+        except OSError:
+            continue
+    return found
+
+
+def test_bytes_in_flight_are_bounded(video):
+    size = decode(video, SPEC).frames.nbytes
+    results = decode_many([job(video)] * 12, workers=2, bytes_in_flight=2 * size)
+    first = next(results)
+    time.sleep(1.5)
+    # what was handed out, and what waits: no more, however long the caller takes
+    assert mapped_bytes() <= 3 * size + 3 * 4096
+    rest = [result.clip.metadata.total_num_frames for result in results]
+    assert rest == [120] * 11
+    del first
+    assert mapped_bytes() == 0
+
+
+def test_a_clip_over_the_bound_goes_alone(video):
+    results = list(decode_many([job(video)] * 5, workers=2, bytes_in_flight=1))
+    assert all(result.clip is not None for result in results)
+
+
+def test_stopping_early_leaves_no_process_behind(video, endless):
+    results = decode_many([job(video), job(endless)], workers=2)
+    assert next(results).clip is not None
+    results.close()
+    assert not workers_of(os.getpid())
+
+
+def test_workers_end_with_their_parent(tmp_path, endless):
+    script = textwrap.dedent(
+        f"""
+        from vrldata.decode_pool import DecodeJob, decode_many
+        from vrldata.sampling import SamplingSpec
+        job = DecodeJob(path={str(endless)!r}, video_path="a", spec=SamplingSpec())
+        list(decode_many([job, job], workers=2))
+        """
+    )
+    # no `__main__` guard: the workers never import the script
+    (tmp_path / "build.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    parent = subprocess.Popen([sys.executable, str(tmp_path / "build.py")], env=environment)
+    wait_until(lambda: len(workers_of(parent.pid)) == 2)
+    workers = workers_of(parent.pid)
+    wait_until(lambda: all(str(endless) in open_files(worker) for worker in workers))
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not any(running(worker) for worker in workers), seconds=10)
+
+
+def running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_source_that_changed_since_its_fingerprint_is_refused(tmp_path, video):
+    file = tmp_path / "clip.mp4"
+    file.write_bytes(video.read_bytes())
+    source = source_fingerprint(file)
+    (kept,) = decode_many([job(file, source=source)], workers=1)
+    assert kept.source == source
+    os.utime(file, ns=(1, 1))
+    (changed,) = decode_many([job(file, source=source)], workers=1)
+    assert "changed since it was fingerprinted" in changed.reason
+
+
+def test_an_error_in_the_jobs_reaches_the_caller(video):
+    def jobs():
+        yield job(video)
+        raise LookupError("the list ends here")
+
+    with pytest.raises(LookupError, match="the list ends here"):
+        list(decode_many(jobs(), workers=1))
+    assert not workers_of(os.getpid())
+
+
+def test_wrong_limits_are_named():
+    with pytest.raises(ConfigError, match="workers=0"):
+        decode_many([], workers=0)
+    with pytest.raises(ConfigError, match="timeout_s=-1"):
+        decode_many([], workers=1, timeout_s=-1)
+    assert list(decode_many([], workers=1)) == []
