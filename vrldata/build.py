@@ -172,6 +172,7 @@ def build_dataset(
     read = read_annotations(list(rows), video_root=root, field_map=field_map, default_split=split)
     for notice in read.warnings:
         logger.warning("%s", notice.message)
+    dataset.make_tables()
     rejected_file = _write_rejections(dataset, read.rejected)
     samples = read.samples
     image_spec = spec.for_image(image_max_pixels)

@@ -109,7 +109,6 @@ def media_of(
 
 def stored_clips(dataset: Dataset) -> dict[str, StoredClip]:
     """Rows of `frames` by `clip_id`."""
-    from vrldata.decoding import PREPROCESS_VERSION
     from vrldata.store import stored_ids
 
     keys: dict[str, str] = {}
@@ -124,9 +123,17 @@ def stored_clips(dataset: Dataset) -> dict[str, StoredClip]:
                 source_mtime_ns=row["source_mtime_ns"],
                 source_digest=row["source_digest"],
                 content_key=(row["source_digest"], keys[spec], row["kind"]),
-                current=row["preprocess_version"] == PREPROCESS_VERSION,
+                current=_is_current(row["preprocess_version"]),
             )
     return found
+
+
+def _is_current(preprocess_version: str | None) -> bool:
+    """Whether the pixels are those that decoding would give today; those of other programs stay."""
+    from vrldata.decoding import PREPROCESS_VERSION
+
+    own = PREPROCESS_VERSION.split("-")[0] + "-"
+    return preprocess_version == PREPROCESS_VERSION or not (preprocess_version or "").startswith(own)
 
 
 def failed_clips(dataset: Dataset) -> dict[str, FailedClip]:

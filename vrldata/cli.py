@@ -1,4 +1,4 @@
-"""`vrldata`: the command line. Each command lives in a module of `vrldata.commands`, imported when it runs."""
+"""`vrldata`: the command line. Commands live in modules of `vrldata.commands`, imported when they run."""
 
 from __future__ import annotations
 

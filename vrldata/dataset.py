@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import MissingClip, StoreError, UriError
-from vrldata.location import make_folder, open_table, release_versions, storage_options
+from vrldata.location import check_local, make_folder, open_table, release_versions, storage_options
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from vrldata.selection import Table
     from vrldata.store import FrameStore
     from vrldata.types import Clip, Sample, Trajectory
-
-ROWS_PER_BATCH = 1024
-"""Rows that an iterator holds as Python objects at a time."""
 
 
 def open(uri: str | DatasetUri | Path) -> Dataset:
@@ -51,18 +48,8 @@ def create(root: str | Path) -> Dataset:
     Raises:
         UriError: `root` names a release, a query or the Hub. StoreError: the root cannot be written.
     """
-    from vrldata.commits import make_tables
-    from vrldata.tables import TABLES
-
-    uri = DatasetUri.parse(root)
-    if uri != DatasetUri(uri.location):
-        raise UriError(f"{uri}: a dataset is created at a plain location, without @release or ?query")
-    if uri.scheme == "hf":
-        raise UriError(f"{uri}: datasets on the Hub are made by `vrldata push`; create one on disk first")
-    dataset = Dataset(uri)
-    if dataset.is_local:
-        make_folder(Path(dataset.root) / "data")
-    make_tables(dataset, TABLES)
+    dataset = Dataset(DatasetUri.parse(root))
+    dataset.make_tables()
     return dataset
 
 
@@ -103,19 +90,35 @@ class Dataset:
 
     def check_exists(self) -> None:
         """Raises UriError where no dataset lies at the location, or it has no such release."""
-        if self.is_local and not os.path.isdir(self.table_path("samples")):
-            what = "holds no dataset" if os.path.isdir(self.root) else "does not exist"
-            raise UriError(
-                f"{self.uri}: {self.root} {what} (no data/samples.lance); "
-                "make one with `vrldata build`, or check the path"
-            )
-        if not self.is_local:
+        if self.is_local:
+            check_local(self.uri, self.root, self.table_path("samples"))
+        else:
             try:
                 self.open_table("samples")
             except StoreError as error:
                 raise UriError(f"{self.uri}: no dataset there: {error}") from error
         if self.release is not None:
             self.versions()
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing.
+
+        Raises:
+            UriError: the URI names a release, a query or the Hub. StoreError: the root cannot be written.
+        """
+        from vrldata.commits import make_tables
+        from vrldata.tables import TABLES
+
+        if self.uri != DatasetUri(self.uri.location):
+            raise UriError(f"{self.uri}: a dataset is made at a plain location, without @release or ?query")
+        if self.uri.scheme == "hf":
+            raise UriError(
+                f"{self.uri}: datasets on the Hub are made by `vrldata push`; make one on disk first"
+            )
+        missing = [name for name in TABLES if not (self.is_local and os.path.isdir(self.table_path(name)))]
+        if missing and self.is_local:
+            make_folder(Path(self.root) / "data")
+        make_tables(self, missing)
 
     def table_path(self, table: str) -> str:
         """Where a table lies, as Lance takes it."""
@@ -154,7 +157,8 @@ class Dataset:
         if held is not None and (self.release is not None or not self._is_outdated(held)):
             return held
         opened = self.open_table(table)
-        if self.release is not None and self.versions():
+        # releases pin the other tables; their own is always the newest
+        if table != "releases" and self.versions():
             if table not in self.versions():
                 raise StoreError(f"{self.uri}: release {self.release!r} holds no table {table!r}")
             try:
@@ -274,10 +278,10 @@ class Dataset:
         Raises:
             FilterError: the predicate is wrong.
         """
-        from vrldata.selection import select
+        from vrldata.selection import iter_rows, select
         from vrldata.tables import row_to_sample
 
-        for row in _rows(select(self, "samples", split=split, filter=filter, limit=limit, shuffle=True)):
+        for row in iter_rows(select(self, "samples", split=split, filter=filter, limit=limit, shuffle=True)):
             yield row_to_sample(row)
 
     def iter_trajectories(
@@ -288,10 +292,10 @@ class Dataset:
         Raises:
             FilterError: the predicate is wrong.
         """
-        from vrldata.selection import select
+        from vrldata.selection import iter_rows, select
         from vrldata.tables import row_to_trajectory
 
-        for row in _rows(select(self, "trajectories", filter=filter, limit=limit)):
+        for row in iter_rows(select(self, "trajectories", filter=filter, limit=limit)):
             yield row_to_trajectory(row)
 
     def add_trajectories(self, trajectories: Iterable[Trajectory]) -> int:
@@ -367,9 +371,9 @@ class Dataset:
         """Tables, rows, sizes, releases, specs, problem types and failures; see `summary.summarise`."""
         return _call("summary", "summarise", self)
 
-    def verify(self, deep: bool = False) -> Any:
-        """Check every row of frames; see `maintenance.verify`."""
-        return _call("maintenance", "verify", self, deep=deep)
+    def verify(self, deep: bool = False, **options: Any) -> Any:
+        """Check every row; see `verification.verify`."""
+        return _call("verification", "verify", self, deep=deep, **options)
 
     def compact(self, **options: Any) -> Any:
         """Merge small files; see `maintenance.compact`."""
@@ -385,11 +389,6 @@ def newest(dataset: Dataset) -> Dataset:
     if dataset.release is None or dataset.uri.scheme == "hf":
         return dataset
     return Dataset(DatasetUri(dataset.uri.location))
-
-
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
-        yield from batch.to_pylist()
 
 
 def _call(module: str, name: str, *arguments: Any, **options: Any) -> Any:

@@ -28,6 +28,15 @@ def storage_options(uri: DatasetUri) -> dict[str, str]:
     return {}
 
 
+def check_local(uri: DatasetUri, root: str, samples_path: str) -> None:
+    """Raises UriError where the folder `root` holds no dataset."""
+    if not os.path.isdir(samples_path):
+        what = "holds no dataset" if os.path.isdir(root) else "does not exist"
+        raise UriError(
+            f"{uri}: {root} {what} (no data/samples.lance); make one with `vrldata build`, or check the path"
+        )
+
+
 def open_table(uri: DatasetUri, table: str, path: str, options: Mapping[str, str]) -> lance.LanceDataset:
     """The newest version of the table at `path`.
 

@@ -59,6 +59,8 @@ def _by_content(dataset: Dataset, path: str, spec: SamplingSpec) -> str | None:
             if name != path or clip_id not in store:
                 continue
             digest = store.row(clip_id)["source_digest"]
+            if not digest:
+                continue
             same = dataset.lance("frames").to_table(
                 filter=f"source_digest = {sql_text(digest)}", columns=["clip_id", "spec"]
             )

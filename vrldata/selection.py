@@ -5,8 +5,8 @@ Predicates are read by `query`; this module combines them and decides which of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SELECTED_TABLES = ("samples", "trajectories")
 """Tables that a URI's filter, split and limit apply to."""
+
+ROWS_PER_BATCH = 1024
+"""Rows that an iterator holds as Python objects at a time."""
 
 
 class Table:
@@ -89,6 +92,12 @@ def select(
     if permute:
         rows = rows.take(np.random.default_rng(uri.shuffle).permutation(rows.num_rows))
     return rows.slice(0, most) if most is not None else rows
+
+
+def iter_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Rows of an Arrow table as mappings, a batch of them at a time in memory as Python objects."""
+    for batch in table.to_batches(max_chunksize=ROWS_PER_BATCH):
+        yield from batch.to_pylist()
 
 
 def count_rows(dataset: Dataset, table: str, *, filter: str | None = None) -> int:

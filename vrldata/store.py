@@ -196,7 +196,7 @@ class FrameStore:
         if hashlib.sha256(whole).hexdigest() != row["sha256"]:
             raise StoreError(
                 f"{row['video_path']} (clip {row['clip_id']}): the payload differs from its sha256: "
-                "damaged on disk; build again with --repair, or restore the files"
+                "damaged on disk; `vrldata verify --deep --drop-damaged` removes it, then build again"
             )
 
     def payload(self, row: StoredRow, *, whole: bool = False, mapped: bool = True) -> Payload:

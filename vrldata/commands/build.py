@@ -51,10 +51,12 @@ def build(
 
     Python: vrldata.create(root).build(rows, video_root=…, spec=…)
     """
-    import vrldata
+    from vrldata.dataset import Dataset
+    from vrldata.uri import DatasetUri
 
     spec = spec_of(preset, fps=fps, max_frames=max_frames, max_pixels=max_pixels)
-    report = vrldata.create(out).build(
+    # the tables are made once the annotations could be read
+    report = Dataset(DatasetUri.parse(out)).build(
         annotations,
         video_root=video_root,
         spec=spec,

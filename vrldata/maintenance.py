@@ -1,0 +1,117 @@
+"""Compacting tables and dropping versions that nobody needs. Checking rows is the work of `verification`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from vrldata.commits import committed, lance_message, maintain_indexes, writable
+from vrldata.errors import StoreError
+from vrldata.tables import TABLES
+from vrldata.verification import verify
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+__all__ = ["CompactionReport", "GcReport", "compact", "gc", "verify"]
+
+logger = logging.getLogger(__name__)
+
+READER_GRACE = timedelta(days=1)
+"""Age of versions that are kept for readers which opened the newest state while it was theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """Files before and after, by table, and the columns whose indexes were made or brought up to date."""
+
+    files_before: dict[str, int] = field(default_factory=dict)
+    files_after: dict[str, int] = field(default_factory=dict)
+    indexed: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcReport:
+    """Versions dropped and bytes freed, by table."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+
+
+def compact(dataset: Dataset, *, frames: bool = False) -> CompactionReport:
+    """Merge the small files that many commits leave behind, and index what is worth it.
+
+    Rows, releases and readers of older versions are untouched; disk space comes back with `gc`.
+
+    Args:
+        frames: also compact `frames`, which writes every payload again. Worth it after many commits of few
+            clips, or many replaced sources. Every payload is checked afterwards.
+
+    Raises:
+        StoreError: the dataset cannot be written, or a payload came out damaged; the old version is restored.
+    """
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    indexed: dict[str, list[str]] = {}
+    for table in TABLES:
+        if table == "frames" and not frames:
+            continue
+        before[table] = len(writable(dataset, table).get_fragments())
+        old_version = writable(dataset, table).version
+
+        def attempt(name: str = table) -> None:
+            writable(dataset, name).optimize.compact_files()
+
+        committed(dataset, table, attempt)
+        if table == "frames":
+            _check_or_restore(dataset, old_version)
+        after[table] = len(writable(dataset, table).get_fragments())
+        indexed[table] = maintain_indexes(dataset, table)
+    return CompactionReport(files_before=before, files_after=after, indexed=indexed)
+
+
+def _check_or_restore(dataset: Dataset, old_version: int) -> None:
+    """Compare every payload with its digest; a compaction that damaged one is undone."""
+    if writable(dataset, "frames").version == old_version:
+        return
+    report = verify(dataset, deep=True)
+    damaged = [problem for problem in report.problems if problem.table == "frames"]
+    if damaged:
+        writable(dataset, "frames").checkout_version(old_version).restore()
+        raise StoreError(
+            f"{dataset.table_path('frames')}: compaction was undone, it would have damaged "
+            f"{len(damaged)} rows, first: {damaged[0].text}"
+        )
+
+
+def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: bool = False) -> GcReport:
+    """Drop versions that no release pins and that are older than `older_than`, with the files only they use.
+
+    Args:
+        older_than: readers of the newest state keep what they opened for so long.
+        abandoned: also delete files of writers that were killed before they committed. Only while no other
+            process writes to the dataset: its files would look the same. Without it they go after 7 days.
+
+    Raises:
+        StoreError: the dataset cannot be written.
+    """
+    from vrldata.releases import repair_tags
+
+    # a release whose maker was killed before it could set the tags must not lose its versions
+    repair_tags(dataset)
+    versions: dict[str, int] = {}
+    freed: dict[str, int] = {}
+    for table in TABLES:
+        target = writable(dataset, table)
+        try:
+            stats = target.cleanup_old_versions(
+                older_than=older_than, delete_unverified=abandoned, error_if_tagged_old_versions=False
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise StoreError(
+                f"{dataset.table_path(table)}: cleanup failed: {lance_message(error)}"
+            ) from error
+        versions[table], freed[table] = stats.old_versions, stats.bytes_removed
+    return GcReport(versions=versions, bytes=freed)
