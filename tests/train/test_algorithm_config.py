@@ -1,4 +1,4 @@
-"""The `algorithm:` config: names, presets, contradictions, and the objective that it selects."""
+"""The `algorithm:` config: names, presets, contradictions, and what it selects."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ import torch
 
 from vrldata.config import validate_config
 from vrldata.errors import ConfigError
-from vrltrain.aggregation import LOSS_AVERAGES, GlobalCounts
-from vrltrain.algorithms import ADVANTAGE_ESTIMATORS
+from vrltrain.aggregation import LOSS_AVERAGES
+from vrltrain.algorithms import ADVANTAGE_ESTIMATORS, EmaTaskStats, compute_advantages
 from vrltrain.algorithms.presets import PRESETS
 from vrltrain.configs_algorithm import ESTIMATOR_NAMES, LOSS_NAMES, AlgorithmConfig
 from vrltrain.corrections import REJECTION_ALIASES, REJECTION_MODES
-from vrltrain.losses import POLICY_LOSSES, log_probs_and_entropy
-from vrltrain.objective import (
-    ESTIMATOR_OPTIONS,
-    AlgorithmState,
-    batch_advantages,
-    dynamic_sampling,
-    micro_batch_loss,
-    rollout_correction,
-)
+from vrltrain.kl import KLController, kl_divergence
+from vrltrain.losses import POLICY_LOSSES, policy_loss
 
 
 def config(**values: Any) -> AlgorithmConfig:
@@ -105,190 +98,69 @@ def test_every_rejection_mode_can_be_configured(mode: str) -> None:
     assert config(correction={"reject": mode, "reject_high": 2.0}).correction.on
 
 
-def batch(seed: int = 0, size: int = 4, width: int = 3) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(seed)
-    logits, ref_logits = (
-        torch.randn(size, width, 6, generator=generator, dtype=torch.float64) for _ in range(2)
-    )
-    labels = torch.randint(0, 6, (size, width), generator=generator)
-    log_probs, entropy = log_probs_and_entropy(logits, labels)
-    mask = torch.ones(size, width, dtype=torch.float64)
-    mask[1, 2] = 0
-    rewards = torch.zeros(size, width, dtype=torch.float64)
-    rewards[[0, 2], -1] = 1.0
-    return {
-        "logits": logits,
-        "ref_logits": ref_logits,
-        "log_probs": log_probs,
-        "old_log_probs": log_probs.detach() - 0.1,
-        "ref_log_probs": log_probs_and_entropy(ref_logits, labels)[0],
-        "entropy": entropy,
-        "response_mask": mask,
-        "token_level_rewards": rewards,
-        "uid": ["p", "p", "q", "q"],
-        "task": ["ocr"] * size,
-        "values": torch.zeros(size, width, dtype=torch.float64),
-        "reward_baselines": torch.full((size,), 0.5, dtype=torch.float64),
-        "reward_components": {
-            "accuracy": rewards.sum(-1),
-            "format": torch.tensor([1.0, 0.5, 1.0, 1.0], dtype=torch.float64),
-        },
-    }
+OPTIONS = {
+    "grpo": ("eps", "std"),
+    "grpo_passk": ("eps",),
+    "reinforce_plus_plus": ("gamma",),
+    "gae": ("gamma", "lam", "whiten"),
+    "gdpo": ("keys", "weights", "batch_norm", "eps"),
+    "ema_grpo": ("decay", "min_std", "eps", "guard"),
+}
+"""Fields of `advantage` that each estimator takes under the same name."""
 
 
-ADVANTAGE_INPUTS = (
-    "token_level_rewards",
-    "response_mask",
-    "uid",
-    "task",
-    "values",
-    "reward_baselines",
-    "reward_components",
-    "old_log_probs",
-    "ref_log_probs",
-)
-LOSS_INPUTS = (
-    "log_probs",
-    "old_log_probs",
-    "response_mask",
-    "ref_log_probs",
-    "entropy",
-    "logits",
-    "ref_logits",
-)
-
-
-def pick(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: values[name] for name in names}
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-def test_every_preset_goes_from_rewards_to_a_finite_loss(preset: str) -> None:
-    chosen, inputs = config(preset=preset), batch()
-    state = AlgorithmState.start(chosen)
-    advantages = batch_advantages(chosen, state, **pick(inputs, ADVANTAGE_INPUTS)).advantages
-    assert bool((advantages != 0).any())
-    result = micro_batch_loss(
-        chosen,
-        advantages=advantages,
-        counts=GlobalCounts.of(inputs["response_mask"]),
-        max_response_length=3,
-        kl_coef=state.kl_controller.kl_coef,
-        **pick(inputs, LOSS_INPUTS),
-    )
-    assert bool(torch.isfinite(result.loss))
+def advantages_of(chosen: AlgorithmConfig) -> torch.Tensor:
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    name = chosen.adv_estimator
+    inputs: dict[str, Any] = {field: getattr(chosen.advantage, field) for field in OPTIONS.get(name, ())}
+    if name == "gae":
+        inputs["values"] = torch.zeros_like(rewards)
+    elif name == "remax":
+        inputs["reward_baselines"] = torch.full((4,), 0.5, dtype=torch.float64)
+    elif name == "ema_grpo":
+        inputs |= {"task": ["ocr"] * 4, "state": EmaTaskStats()}
+    elif name == "gdpo":
+        inputs |= {"reward_accuracy": rewards.sum(-1), "reward_format": torch.ones(4)}
+    mask = torch.ones_like(rewards)
+    return compute_advantages(
+        name, token_level_rewards=rewards, response_mask=mask, uid=list("ppqq"), **inputs
+    ).advantages
 
 
 @pytest.mark.parametrize("estimator", ESTIMATOR_NAMES)
 def test_every_estimator_takes_its_options_from_the_config(estimator: str) -> None:
-    chosen, inputs = config(adv_estimator=estimator), batch()
-    assert set(ESTIMATOR_OPTIONS.get(estimator, ())) <= set(type(chosen.advantage).model_fields)
-    result = batch_advantages(chosen, AlgorithmState.start(chosen), **pick(inputs, ADVANTAGE_INPUTS))
-    assert result.advantages.shape == inputs["response_mask"].shape
+    advantages = advantages_of(config(adv_estimator=estimator))
+    assert bool((advantages[[0, 2]] > 0).all())
 
 
-def loss_of(chosen: AlgorithmConfig, inputs: dict[str, Any], **options: Any) -> Any:
-    return micro_batch_loss(
-        chosen,
-        advantages=torch.ones_like(inputs["response_mask"]),
-        counts=GlobalCounts.of(inputs["response_mask"]),
-        max_response_length=3,
-        **{**pick(inputs, LOSS_INPUTS), **options},
-    )
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_every_preset_moves_the_policy_towards_the_better_rows(preset: str) -> None:
+    chosen = config(preset=preset)
+    log_probs = torch.full((4, 2), -1.0, dtype=torch.float64, requires_grad=True)
+    loss = policy_loss(
+        chosen.loss_type,
+        log_probs=log_probs,
+        old_log_probs=log_probs.detach(),
+        advantages=advantages_of(chosen),
+        response_mask=torch.ones(4, 2, dtype=torch.float64),
+        clip_low=chosen.clip_ratio_low,
+        clip_high=chosen.clip_ratio_high,
+        clip_dual=chosen.clip_ratio_dual,
+        tau_pos=chosen.tau_pos,
+        tau_neg=chosen.tau_neg,
+        avg=chosen.loss_avg,
+        max_response_length=2,
+    ).loss
+    (gradient,) = torch.autograd.grad(loss, log_probs)
+    # A descent step raises the probability of the rewarded rows above that of the others.
+    assert float(gradient[[0, 2]].max()) < float(gradient[[1, 3]].min())
 
 
-def test_kl_and_entropy_are_added_with_their_coefficients() -> None:
-    inputs = batch()
-    plain = loss_of(config(), inputs)
-    mask = inputs["response_mask"]
-    kl = ((inputs["log_probs"] - inputs["ref_log_probs"]) * mask).sum() / mask.sum()
-    entropy = (inputs["entropy"] * mask).sum() / mask.sum()
-    chosen = config(kl_in="loss", kl_kind="kl", kl_coef=0.1, entropy_coef=0.01)
-    both = loss_of(chosen, inputs, kl_coef=0.1)
-    assert both.loss.item() == pytest.approx(float(plain.loss + 0.1 * kl - 0.01 * entropy))
-    assert both.metrics["entropy"] == pytest.approx(float(entropy))
-
-
-def test_full_kl_reads_the_logits() -> None:
-    inputs = batch()
-    chosen = config(kl_in="loss", kl_kind="full", kl_coef=0.1)
-    assert loss_of(chosen, inputs, kl_coef=0.1).metrics["kl_ref"] > 0
-    with pytest.raises(ConfigError, match="needs the logits"):
-        loss_of(chosen, {**inputs, "logits": None})
-
-
-def test_entropy_bonus_without_entropy_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="no entropy was computed"):
-        loss_of(config(entropy_coef=0.1), {**batch(), "entropy": None})
-
-
-def test_kl_in_the_reward_moves_the_adaptive_coefficient_once_and_is_checkpointed() -> None:
-    chosen = config(
-        kl_in="reward", kl_coef=0.1, kl_controller={"type": "adaptive", "target": 1e-6, "horizon": 100}
-    )
-    inputs, state = batch(), AlgorithmState.start(chosen)
-    plain = batch_advantages(config(), state, **pick(inputs, ADVANTAGE_INPUTS))
-    result = batch_advantages(chosen, state, **pick(inputs, ADVANTAGE_INPUTS))
-    assert result.metrics["kl/coef"] == 0.1
-    assert not torch.equal(result.advantages, plain.advantages)
-    assert state.kl_controller.kl_coef == pytest.approx(0.1 * (1 + 0.2 * 4 / 100))
-    restored = AlgorithmState.start(chosen)
-    restored.load_state_dict(state.state_dict())
-    assert restored.state_dict() == state.state_dict()
-
-
-def test_stored_rows_pay_no_kl_and_may_stay_out_of_the_baseline() -> None:
-    inputs = pick(batch(), ADVANTAGE_INPUTS)
-    offline_row = torch.tensor([1, 0, 0, 0])
-    options = {"adv_estimator": "dr_grpo", "mix": {"when": "always", "offline_in_baseline": False}}
-    apart = config(**options)
-    result = batch_advantages(apart, AlgorithmState.start(apart), offline_row=offline_row, **inputs)
-    # Group p: the online row alone has nothing to be compared with, the stored one is 1 above it.
-    assert result.advantages[:2, 0].tolist() == [1.0, 0.0]
-    priced = config(**options, kl_in="reward", kl_kind="abs", kl_coef=0.1)
-    with_kl = batch_advantages(priced, AlgorithmState.start(priced), offline_row=offline_row, **inputs)
-    kl = (inputs["old_log_probs"] - inputs["ref_log_probs"]).abs() * inputs["response_mask"]
-    assert with_kl.advantages[0, 0].item() == pytest.approx(1.0 + 0.1 * float(kl[1].sum()))
-
-
-def test_reward_kl_without_reference_is_an_error() -> None:
-    chosen = config(kl_in="reward", kl_coef=0.1)
-    inputs = {**batch(), "ref_log_probs": None}
-    with pytest.raises(ConfigError, match="needs old_log_probs and ref_log_probs"):
-        batch_advantages(chosen, AlgorithmState.start(chosen), **pick(inputs, ADVANTAGE_INPUTS))
-
-
-def test_correction_measures_always_and_weighs_and_rejects_as_configured() -> None:
-    inputs = batch()
-    names = {
-        "train_log_probs": inputs["old_log_probs"],
-        "rollout_log_probs": inputs["old_log_probs"] - 1.0,
-        "response_mask": inputs["response_mask"],
-    }
-    off = rollout_correction(config(), **names)
-    assert off.weights is None
-    assert torch.equal(off.response_mask, inputs["response_mask"])
-    assert off.metrics["mismatch/kl"] == pytest.approx(-1.0)
-    on = rollout_correction(
-        config(correction={"level": "token", "reject": "seq_mean_k3", "reject_high": 0.1}), **names
-    )
-    assert on.weights is not None
-    assert on.weights[0].tolist() == [2.0, 2.0, 2.0]
-    assert float(on.response_mask.sum()) == 0.0
-    assert on.metrics["mismatch/capped_share"] == on.metrics["mismatch/rejected_share"] == 1.0
-
-
-def test_filter_is_built_from_the_config_or_absent() -> None:
-    assert dynamic_sampling(config()) is None
-    sampling = dynamic_sampling(config(filter={"enabled": True, "rule": "range", "max_tries": 7}))
-    assert sampling is not None
-    assert (sampling.rule, sampling.max_tries) == ("range", 7)
-
-
-def test_mixing_switched_off_gives_the_standard_loss_exactly() -> None:
-    inputs = batch()
-    offline_row = torch.zeros(4)
-    mixed = config(mix={"when": "always"})
-    assert (
-        loss_of(mixed, inputs, offline_row=offline_row).loss.item() == loss_of(config(), inputs).loss.item()
-    )
+@pytest.mark.parametrize("preset", [name for name, values in PRESETS.items() if "kl_in" in values])
+def test_every_preset_with_kl_names_a_known_kind_and_rule(preset: str) -> None:
+    chosen = config(preset=preset)
+    ones = torch.ones(1, 1)
+    assert kl_divergence(ones, ones, kind=chosen.kl_kind, gradient=chosen.kl_grad).item() == 0.0
+    rule = chosen.kl_controller
+    controller = KLController(type=rule.type, init=chosen.kl_coef, target=rule.target, horizon=rule.horizon)
+    assert controller.kl_coef == chosen.kl_coef > 0
