@@ -103,3 +103,38 @@ def share_rows(groups: Sequence[Sequence[int]], lengths: Sequence[int], num_rank
         shares[rank] += groups[number]
         totals[rank] += weights[number]
     return shares
+
+
+def plan_micro_batches(
+    groups: Sequence[Sequence[int]], lengths: Sequence[int], *, max_tokens: int, num_ranks: int
+) -> list[list[list[int]]]:
+    """Row numbers by micro-batch and rank; every rank has as many micro-batches, the last ones maybe empty.
+
+    Args:
+        groups: row numbers of each group; a group stays on one rank.
+        lengths: tokens of every row of the step, by row number.
+    """
+    shares = share_rows(groups, lengths, num_ranks)
+    cut = [
+        [
+            [share[index] for index in part]
+            for part in micro_batches([lengths[row] for row in share], max_tokens)
+        ]
+        for share in shares
+    ]
+    return [
+        [parts[number] if number < len(parts) else [] for parts in cut]
+        for number in range(max((len(parts) for parts in cut), default=0))
+    ]
+
+
+def empty_batch(pad_token_id: int) -> ModelBatch:
+    """One padding token with one label: something to run where a rank has no rows left."""
+    one = torch.full((1, 1), pad_token_id, dtype=torch.int64)
+    return ModelBatch(
+        input_ids=one,
+        attention_mask=torch.ones_like(one),
+        position_ids=torch.zeros((3, 1, 1), dtype=torch.int64),
+        response_ids=one.clone(),
+        predicted_from=torch.zeros_like(one),
+    )

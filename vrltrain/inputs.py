@@ -6,18 +6,22 @@ again. Where the clips come from is the work of `prompts`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import ConfigError, RolloutError, nearest
+from vrldata.model_inputs import chat_messages, processor_media
 from vrldata.tasks import render_prompt
 from vrldata.types import Clip, Sample
 from vrltrain.positions import mrope_position_ids
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 FAMILIES: dict[str, str] = {
     "qwen2_vl": "qwen2-vl",
@@ -26,9 +30,6 @@ FAMILIES: dict[str, str] = {
     "qwen3_vl_moe": "qwen3-vl",
 }
 """`model_type` of a model's config to its family."""
-
-PROCESSOR_OPTIONS: dict[str, Any] = {"do_sample_frames": False, "do_resize": False}
-"""Both the engine's and the trainer's processor get these: frames are used as they are stored."""
 
 LOGIT_BIAS = -100.0
 """Added to the logits of media tokens, in the engine and in the trainer alike: exp(-100) is never sampled."""
@@ -41,22 +42,12 @@ class Prompt:
     Attributes:
         sample: the question.
         text: after the chat template, with one placeholder for each clip.
-        clips: videos, then images, in the order of the placeholders.
+        clips: in the order of the placeholders.
     """
 
     sample: Sample
     text: str
     clips: tuple[Clip, ...] = ()
-
-    @property
-    def videos(self) -> tuple[Clip, ...]:
-        """The clips that are videos."""
-        return tuple(clip for clip in self.clips if clip.kind == "video")
-
-    @property
-    def images(self) -> tuple[Clip, ...]:
-        """The clips that are images."""
-        return tuple(clip for clip in self.clips if clip.kind == "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +67,10 @@ class EncodedPrompt:
     media: dict[str, Tensor]
 
     @property
-    def num_patches(self) -> int:
-        """Patches that go through the vision tower."""
-        return sum(len(values) for name, values in self.media.items() if name.startswith("pixel"))
+    def num_bytes(self) -> int:
+        """Memory of the tensors."""
+        tensors = (self.input_ids, self.position_ids, *self.media.values())
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +81,13 @@ class PromptEncoder:
         processor: of transformers: tokenizer, image and video processor.
         config: of the model.
         family: such as `qwen3-vl`; decides coordinates in prompts and positions of frames.
+        generation_config: of transformers; None where the folder has none.
     """
 
     processor: Any
     config: Any
     family: str
+    generation_config: Any = None
 
     @property
     def tokenizer(self) -> Any:
@@ -125,13 +119,13 @@ class PromptEncoder:
         return tuple(sorted({int(token) for token in found if token is not None}))
 
     def prompt(self, sample: Sample, clips: Sequence[Clip] = (), *, template: str | None = None) -> Prompt:
-        """The prompt of a sample: task text and chat template, clips in front of the text.
+        """The prompt of a sample: task text and chat template, the clips in front of the text.
 
         Raises:
             TaskError: the problem type is unknown or the template does not render.
             RolloutError: the frames do not fit the model's patch grid.
         """
-        ordered = tuple(sorted(clips, key=lambda clip: clip.kind == "image"))
+        ordered = tuple(clips)
         for clip in ordered:
             self._check_grid(sample, clip)
         size = ordered[0].metadata if ordered else None
@@ -142,10 +136,8 @@ class PromptEncoder:
             frame_width=size.width if size else None,
             frame_height=size.height if size else None,
         )
-        content: list[dict[str, str]] = [{"type": clip.kind} for clip in ordered]
-        content.append({"type": "text", "text": question})
         text = self.processor.apply_chat_template(
-            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            chat_messages(question, ordered), tokenize=False, add_generation_prompt=True
         )
         return Prompt(sample=sample, text=text, clips=ordered)
 
@@ -155,15 +147,10 @@ class PromptEncoder:
         Raises:
             RolloutError: text and media do not fit together.
         """
-        arguments: dict[str, Any] = {"text": [prompt.text], "return_tensors": "pt", **PROCESSOR_OPTIONS}
-        if prompt.images:
-            arguments["images"] = [clip.as_hf() for clip in prompt.images]
-        if prompt.videos:
-            pairs = [clip.as_hf() for clip in prompt.videos]
-            arguments["videos"] = [frames for frames, _ in pairs]
-            arguments["video_metadata"] = [metadata for _, metadata in pairs]
         try:
-            features = self.processor(**arguments)
+            features = self.processor(
+                text=[prompt.text], return_tensors="pt", **processor_media(prompt.clips)
+            )
             positions = self._positions(features)
         except (ValueError, RolloutError) as error:
             raise RolloutError(f"sample {prompt.sample.sample_id}: {error}") from error
@@ -208,7 +195,7 @@ def load_encoder(model_path: str | Path) -> PromptEncoder:
     Raises:
         ConfigError: nothing lies there, or the model is of a family that is not known here.
     """
-    from transformers import AutoConfig, AutoProcessor
+    from transformers import AutoConfig, AutoProcessor, GenerationConfig
 
     try:
         config = AutoConfig.from_pretrained(str(model_path))
@@ -225,4 +212,9 @@ def load_encoder(model_path: str | Path) -> PromptEncoder:
             f"model.path={str(model_path)!r}: model_type {config.model_type!r} is not supported.{hint} "
             f"Supported: {', '.join(FAMILIES)}"
         )
-    return PromptEncoder(processor, config, family)
+    generation = None
+    try:
+        generation = GenerationConfig.from_pretrained(str(model_path))
+    except OSError:
+        logger.debug("%s has no generation config", model_path)
+    return PromptEncoder(processor, config, family, generation)

@@ -67,10 +67,13 @@ class Policy(nn.Module):
     temperature, without truncation.
     """
 
-    def __init__(self, model: nn.Module, media_token_ids: Sequence[int]) -> None:
+    def __init__(
+        self, model: nn.Module, media_token_ids: Sequence[int], *, autocast: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.media_token_ids = tuple(media_token_ids)
+        self.autocast = autocast
 
     def forward(self, batch: ModelBatch, *, run_vision: bool = False) -> tuple[Tensor, Tensor]:
         """(log_probs, entropy) of the response tokens, both float32 (B, R).
@@ -80,6 +83,26 @@ class Policy(nn.Module):
             run_vision: send one blank picture through the vision tower when the batch has no media, so
                 that every rank runs the same modules (their weights are gathered together).
         """
+        device = batch.input_ids.device.type
+        with torch.autocast(device, dtype=self.autocast, enabled=self.autocast is not None):
+            hidden_BRH = self._hidden_states(batch, run_vision)
+            flat, labels = hidden_BRH.flatten(0, 1), batch.response_ids.flatten()
+            starts = range(0, max(len(flat), 1), CHUNK_TOKENS)
+            parts = [
+                self._score(
+                    flat[start : start + CHUNK_TOKENS],
+                    labels[start : start + CHUNK_TOKENS],
+                    batch.temperature,
+                )
+                for start in starts
+            ]
+        log_probs, entropy = (
+            torch.cat(values).view(batch.response_ids.shape) for values in zip(*parts, strict=True)
+        )
+        return log_probs, entropy
+
+    def _hidden_states(self, batch: ModelBatch, run_vision: bool) -> Tensor:
+        """(B, R, H): the states that predict the response tokens."""
         backbone = self.model.model
         inputs: dict[str, Any] = {"input_ids": batch.input_ids, **batch.media}
         if run_vision and not batch.media:
@@ -89,18 +112,7 @@ class Policy(nn.Module):
             **inputs, attention_mask=batch.attention_mask, position_ids=batch.position_ids, use_cache=False
         )[0]
         index = batch.predicted_from.unsqueeze(-1).expand(-1, -1, hidden_BLH.shape[-1])
-        hidden_BRH = hidden_BLH.gather(1, index)
-        flat, labels = hidden_BRH.flatten(0, 1), batch.response_ids.flatten()
-        parts = [
-            self._score(
-                flat[start : start + CHUNK_TOKENS], labels[start : start + CHUNK_TOKENS], batch.temperature
-            )
-            for start in range(0, max(len(flat), 1), CHUNK_TOKENS)
-        ]
-        log_probs, entropy = (
-            torch.cat(values).view(batch.response_ids.shape) for values in zip(*parts, strict=True)
-        )
-        return log_probs, entropy
+        return hidden_BLH.gather(1, index)
 
     def _score(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         if torch.is_grad_enabled() and len(hidden) == CHUNK_TOKENS:
@@ -143,6 +155,7 @@ def load_policy(
     attn_implementation: str = "sdpa",
     gradient_checkpointing: bool = False,
     freeze_vision: bool = False,
+    autocast: torch.dtype | None = None,
 ) -> Policy:
     """The model of a folder or Hub id, with float32 weights unless `dtype` says otherwise.
 
@@ -166,7 +179,7 @@ def load_policy(
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if freeze_vision:
         model.model.visual.requires_grad_(False)
-    return Policy(model, media_token_ids)
+    return Policy(model, media_token_ids, autocast=autocast)
 
 
 def _flatten(value: Any) -> list[Tensor]:

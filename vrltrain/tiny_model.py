@@ -145,7 +145,10 @@ def _processor(family: str) -> Any:
 
     processor_class, patch = TINY_FAMILIES[family][1:]
     video_class = "Qwen3VLVideoProcessor" if family == "qwen3-vl" else "Qwen2VLVideoProcessor"
-    grid = {"patch_size": patch, "temporal_patch_size": 2, "merge_size": 2}
+    grid: dict[str, Any] = {"patch_size": patch, "temporal_patch_size": 2, "merge_size": 2}
+    if family == "qwen3-vl":
+        # as published: pictures and videos are normalised alike, which the engine relies on
+        grid |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     images = transformers.Qwen2VLImageProcessor(**grid)
     capped = {"cap_pixels_per_frame": False} if family == "qwen3-vl" else {}  # only where it exists
     videos = getattr(transformers, video_class)(**grid, **capped)

@@ -1,0 +1,96 @@
+"""Validation: responses to the questions of `data.val`, scored, by problem type. Nothing is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vrltrain.configs import RunConfig
+from vrltrain.filters import success_threshold
+from vrltrain.inputs import Prompt, PromptEncoder
+from vrltrain.prompts import load_prompt
+from vrltrain.rewards import group_accuracy, reward_metrics
+from vrltrain.scoring import score_rollouts
+from vrltrain.types import Failure, SamplingParams
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+    from vrltrain.rollout import RolloutEngine
+
+
+def validate(
+    config: RunConfig, dataset: Dataset, encoder: PromptEncoder, engine: RolloutEngine
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """(figures named `validation/…`, some examples).
+
+    Questions that failed are counted in `validation/failed`, and in the share that is right they count as
+    wrong: a failure never raises a score.
+    """
+    options = config.validation
+    split = None if dataset.uri.split else "val"
+    samples = list(dataset.iter_samples(split=split, limit=options.limit))
+    prompts: list[Prompt] = []
+    failed = 0
+    for sample in samples:
+        prompt = _prompt(dataset, encoder, sample, config.data.template)
+        if isinstance(prompt, Failure):
+            failed += 1
+        else:
+            prompts.append(prompt)
+    sampling = SamplingParams(
+        temperature=options.temperature, max_tokens=config.rollout.max_tokens, seed=config.seed
+    )
+    figures: dict[str, float] = {}
+    rewards, uids, types, accuracies, examples = [], [], [], [], []
+    for start in range(0, len(prompts), options.batch_size):
+        part = prompts[start : start + options.batch_size]
+        results = engine.generate(part, [options.n] * len(part), sampling)
+        scored = score_rollouts(
+            part,
+            [result.rollouts for result in results],
+            family=encoder.family,
+            reward=config.algorithm.reward,
+            max_response_length=config.rollout.max_tokens,
+        )
+        for prompt, result, rows in zip(part, results, scored, strict=True):
+            failed += bool(result.error)
+            for rollout, (score, reward) in zip(result.rollouts, rows, strict=True):
+                rewards.append(reward)
+                uids.append(prompt.sample.sample_id)
+                types.append(prompt.sample.problem_type)
+                accuracies.append(score.accuracy)
+                examples.append(example_row(0, prompt.sample, rollout.text, reward.overall, "validation"))
+    figures |= {
+        f"validation/{name}": value
+        for name, value in reward_metrics(rewards, uid=uids, problem_types=types).items()
+    }
+    thresholds = [success_threshold(name) for name in types]
+    accuracy = group_accuracy(accuracies, uid=uids, thresholds=thresholds)
+    figures |= {f"validation/{name}": value for name, value in accuracy.items()}
+    figures["validation/samples"] = float(len(samples))
+    figures["validation/failed"] = float(failed)
+    return figures, examples[: config.num_examples]
+
+
+def example_row(step: int, sample: Any, response: str, reward: float | None, kind: str) -> dict[str, Any]:
+    """One response as the report shows it."""
+    return {
+        "step": step,
+        "kind": kind,
+        "sample_id": sample.sample_id,
+        "problem_type": sample.problem_type,
+        "problem": sample.problem,
+        "answer": sample.answer,
+        "response": response,
+        "reward": reward,
+    }
+
+
+def _prompt(dataset: Dataset, encoder: PromptEncoder, sample: Any, template: str | None) -> Prompt | Failure:
+    from vrldata.errors import MissingClip, StoreError
+
+    try:
+        clips: Sequence[Any] = dataset.clips_of(sample)
+    except (MissingClip, StoreError) as error:
+        return Failure(sample_id=sample.sample_id, stage="clip", reason=str(error))
+    return load_prompt(encoder, sample, clips, template=template)
