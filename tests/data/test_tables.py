@@ -33,8 +33,8 @@ CONTRACT = {
         " source_bytes source_mtime_ns source_digest sampled_fps preprocess_version sha256 decoder created_at"
     ),
     "trajectories": (
-        "trajectory_id sample_id response source model run_id step policy_version rewards reward correct status"
-        " num_tokens finish_reason token_ids log_probs created_at extra"
+        "trajectory_id sample_id response source model run_id step policy_version rewards reward correct"
+        " status num_tokens finish_reason token_ids log_probs created_at extra"
     ),
     "releases": "name message created_at vrl_version versions counts digest parent",
 }
