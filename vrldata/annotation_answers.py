@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from vrldata.annotation_faults import RowFault
@@ -57,8 +58,8 @@ def read_options(value: Any, field: str | None, *, required: bool) -> tuple[str,
     if any(isinstance(item, list | dict | bool) for item in value):
         raise RowFault("bad_options", "an option is no text", field=field, value=value)
     options = tuple(plain_number(item) if not isinstance(item, str) else item for item in value)
-    if required:
-        _check_options(options, field)
+    if required and (problem := _options_problem(options)):
+        raise RowFault("bad_options", problem, field=field, value=list(options), show=bool(options))
     return options
 
 
@@ -73,27 +74,27 @@ def _options_in_text(text: str) -> Any:
     return lines or None
 
 
-def _check_options(options: tuple[str, ...], field: str | None) -> None:
+@lru_cache(maxsize=8192)
+def _options_problem(options: tuple[str, ...]) -> str | None:
+    """Why a multiple-choice question cannot have these options; None when it can."""
     if not options:
-        raise RowFault("bad_options", "empty, but multiple choice needs its options", field=field)
+        return "empty, but multiple choice needs its options"
     if len(options) == 1:
-        raise RowFault("bad_options", "only one option", field=field, value=list(options))
-    split = [split_option(option) for option in options]
-    letters = [letter for letter, _ in split]
+        return "only one option"
+    letters = [letter for letter, _ in map(split_option, options)]
+    # without an A the letters may be parts of the texts, as in "E. coli"
     if None not in letters and "A" in letters:
         twice = next((letter for letter in letters if letters.count(letter) > 1), None)
         if twice:
-            raise RowFault("bad_options", f"duplicate letter {twice}", field=field, value=list(options))
+            return f"duplicate letter {twice}"
     if any(not option.strip() for option in options):
-        raise RowFault("bad_options", "an option is empty", field=field, value=list(options))
+        return "an option is empty"
     texts = [comparable(text) for _, text in letter_options(options)]
     same = next((text for text in texts if text and texts.count(text) > 1), None)
-    if same is not None:
-        raise RowFault(
-            "bad_options", f"two options are identical: {same!r}", field=field, value=list(options)
-        )
+    return None if same is None else f"two options are identical: {same!r}"
 
 
+@lru_cache(maxsize=8192)
 def option_letters_notice(options: tuple[str, ...]) -> str | None:
     """What is odd about the letters of options that are fine otherwise, such as a gap."""
     letters = [letter for letter, _ in letter_options(options)]

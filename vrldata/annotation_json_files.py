@@ -15,6 +15,7 @@ from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
 from vrldata.annotation_fields import ALIASES
 from vrldata.annotation_json import JsonSyntaxError, decode_value
 
+DROP_CHARS = 1 << 20
 MAX_ROW_CHARS = 64 << 20
 MAX_DOCUMENT_CHARS = 1 << 30
 """Largest file that holds its rows inside one JSON object; arrays and lines have no limit."""
@@ -50,8 +51,8 @@ class _Text:
         self._blocks = file.blocks
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self.buffer = ""
-        self.line = 1
         self.complete = False
+        self._counted, self._line = 0, 1
         self.more()
         self.buffer = self.buffer.removeprefix("\ufeff")
         self.newline = "\r" if "\r" in self.buffer and "\n" not in self.buffer else "\n"
@@ -68,13 +69,22 @@ class _Text:
         self.buffer = "".join(pieces)
         return size > 0
 
-    def drop(self, count: int) -> None:
-        """Forget the first `count` characters, but count their lines."""
-        self.line += self.buffer.count(self.newline, 0, count)
-        self.buffer = self.buffer[count:]
+    def drop_before(self, offset: int) -> int:
+        """Forget text before `offset` where that pays; the offset in what is left."""
+        if offset < DROP_CHARS:
+            return offset
+        self.line_at(offset)
+        self.buffer = self.buffer[offset:]
+        self._counted = 0
+        return 0
 
     def line_at(self, offset: int) -> int:
-        return self.line + self.buffer.count(self.newline, 0, offset)
+        """Line number of an offset; counted on from the last one that was asked for."""
+        if offset < self._counted:
+            return self._line - self.buffer.count(self.newline, offset, self._counted)
+        self._line += self.buffer.count(self.newline, self._counted, offset)
+        self._counted = offset
+        return self._line
 
     def skip_blanks(self, offset: int) -> int | None:
         """The offset of the next character that is no blank; None at the end of the file."""
@@ -132,8 +142,7 @@ def _array_rows(text: _Text, offset: int) -> Iterator[RawRow]:
         _refuse_rest(text, following + 1)
         return
     while True:
-        text.drop(offset)
-        place = text.skip_blanks(0)
+        place = text.skip_blanks(text.drop_before(offset))
         if place is None:
             raise FileFault(
                 "truncated_file",
@@ -337,15 +346,14 @@ def _wrapped_rows(text: _Text, start: int, document: Mapping[str, Any], notify: 
             f"the rows lie in a list under the key {lists[0]!r}; read from there, its neighbours are ignored",
             line,
         )
-        text.drop(_member_offset(text.buffer, start, lists[0]) + 1)
+        offset = _member_offset(text.buffer, start, lists[0]) + 1
         # what follows the list is the rest of the object, which has been read already
         for index in range(len(document[lists[0]])):
-            place = text.skip_blanks(0)
+            place = text.skip_blanks(offset)
             assert place is not None
             value, end, fault = decode_value(text.buffer, place)
             yield _row_of(value, fault, text.line_at(place), index)
-            comma = text.skip_blanks(end)
-            text.drop((comma or end) + 1)
+            offset = (text.skip_blanks(end) or end) + 1
         return
     if len(lists) > 1:
         found = f"an object with lists of rows under several keys: {', '.join(map(repr, lists[:5]))}"

@@ -18,10 +18,13 @@ from typing import Any
 
 from vrldata.annotation_faults import RowFault
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:,[^:]*)?:")
 _DRIVE = re.compile(r"[A-Za-z]:(?:[\\/]|$)")
 _VARIABLE = re.compile(r"\$\{?[A-Za-z_]|%[A-Za-z_]+%")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_PLAIN = re.compile(r"(?:\./)?(\w[\w.=,()+-]*(?:/[\w=,()+-][\w.=,()+-]*)*)", re.ASCII)
+"""Paths that need no look: plain characters, and no part that begins with a dot."""
+
 # fmt: off
 _PROTOCOLS = frozenset((
     "amqp", "async", "bluray", "cache", "concat", "concatf", "crypto", "data", "dash", "fd",
@@ -111,6 +114,9 @@ def relative_path(path: str, field: str, root: MediaRoot) -> str:
     Raises:
         RowFault: the path is empty, leaves the root, or is no plain path.
     """
+    plain = _PLAIN.fullmatch(path)
+    if plain:
+        return plain.group(1)
     text, problem = _checked(path, root)
     if problem is not None:
         reason, why = problem

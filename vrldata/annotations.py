@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +35,12 @@ from vrldata.annotation_rows import RowSettings, read_sample
 from vrldata.errors import AnnotationError
 from vrldata.types import Sample
 
+logger = logging.getLogger(__name__)
+
 ROWS = "<rows>"
 """What stands for the file where rows are given as objects."""
+
+ROWS_A_LOG_LINE = 100_000
 
 MAX_NOTICES_A_REASON = 20
 """Notices of one reason that a file may give; the last one says that there are more."""
@@ -254,7 +259,9 @@ class _Reader:
     def _passed(
         self, label: str, rows: Iterable[RawRow], settings: RowSettings, rejected: list[Rejection]
     ) -> Iterator[_Pending]:
-        for raw in rows:
+        for count, raw in enumerate(rows, 1):
+            if count % ROWS_A_LOG_LINE == 0:
+                logger.info("%s: %d rows read, %d rejected", label, count, len(rejected))
 
             def tell(reason: str, text: str, field_name: str | None, raw: RawRow = raw) -> None:
                 self.notice(label, raw.line, raw.row, field_name, reason, text)
