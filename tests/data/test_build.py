@@ -1,0 +1,334 @@
+"""Builds: what is decoded, reused, rejected and failed, incrementally and after changes of sources."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrldata
+from tests.data.mounts import tmpfs
+from tests.data.synthetic_video import number_in, picture, write_video
+from vrldata.build import BuildReport
+from vrldata.tables import TABLES
+
+SPEC = vrldata.SamplingSpec(fps=2, max_frames=8)
+
+
+def row(name: str, identifier: int | str = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "problem": "How many?",
+        "answer": "4",
+        "problem_type": "numerical",
+        "videos": [name],
+        **fields,
+    }
+
+
+def versions(dataset: vrldata.Dataset) -> dict[str, int]:
+    return {table: dataset.lance(table).version for table in TABLES}
+
+
+def numbers(clip: vrldata.Clip) -> list[int]:
+    return [number_in(frame) for frame in clip.frames]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two videos, an image and a text file with the name of a video; tests copy them."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("originals")
+    write_video(folder / "a.mp4", 90)
+    write_video(folder / "b.mp4", 60, fps=15)
+    Image.fromarray(picture(77, 128, 192)).save(folder / "c.png")
+    (folder / "text.mp4").write_text("this is no video")
+    return folder
+
+
+@pytest.fixture
+def videos(originals: Path, tmp_path: Path) -> Path:
+    shutil.copytree(originals, tmp_path / "videos")
+    return tmp_path / "videos"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> vrldata.Dataset:
+    return vrldata.create(tmp_path / "clips")
+
+
+def build(dataset: vrldata.Dataset, rows: list[Any], videos: Path, **options: Any) -> BuildReport:
+    return dataset.build(rows, video_root=videos, **{"spec": SPEC, "workers": 1, **options})
+
+
+def test_a_build_stores_samples_and_the_frames_of_their_media(dataset: vrldata.Dataset, videos: Path) -> None:
+    rows = [row("a.mp4", 1), row("b.mp4", 2, images=["c.png"])]
+    rows.append({"problem": "2+2", "answer": "4", "problem_type": "numerical"})
+    report = build(dataset, rows, videos, image_max_pixels=128 * 192)
+    assert (report.decoded, report.reused, report.failed, report.rejected) == (3, 0, 0, 0)
+    assert report.complete
+    assert report.samples == dataset.samples.count() == 3
+    assert report.bytes > 0
+    second = dataset.sample("rows/2")
+    video, image = dataset.clips_of(second)
+    assert video.metadata.fps == 15
+    assert numbers(video) == video.metadata.frame_indices.tolist()
+    assert image.kind == "image"
+    assert number_in(image.frames[0]) == 77
+    direct = vrldata.decode(videos / "b.mp4", SPEC, video_path="b.mp4")
+    assert np.array_equal(video.frames, direct.frames)
+    assert np.array_equal(video.metadata.timestamps, direct.metadata.timestamps)
+
+
+def test_the_same_build_again_does_nothing(dataset: vrldata.Dataset, videos: Path) -> None:
+    rows = [row("a.mp4", 1, offline_output="<answer>4</answer>"), row("text.mp4", 2), row("gone.mp4", 3)]
+    first = build(dataset, rows, videos)
+    before = versions(dataset)
+    again = build(dataset, rows, videos)
+    assert (first.decoded, first.failed, first.trajectories) == (1, 2, 1)
+    assert (again.decoded, again.reused, again.failed, again.trajectories) == (0, 1, 2, 0)
+    assert versions(dataset) == before
+
+
+def test_a_moved_clock_alone_is_no_change(dataset: vrldata.Dataset, videos: Path) -> None:
+    build(dataset, [row("a.mp4")], videos)
+    os.utime(videos / "a.mp4", (1, 1))
+    assert build(dataset, [row("a.mp4")], videos).reused == 1
+
+
+def test_a_changed_file_replaces_its_frames(dataset: vrldata.Dataset, videos: Path) -> None:
+    build(dataset, [row("a.mp4")], videos)
+    shutil.copy(videos / "b.mp4", videos / "a.mp4")
+    report = build(dataset, [row("a.mp4")], videos)
+    assert report.decoded == 1
+    assert dataset.frames.count() == 1
+    assert dataset.clip("a.mp4", SPEC).metadata.fps == 15
+
+
+def test_a_change_that_keeps_size_and_differs_in_time_is_noticed(
+    dataset: vrldata.Dataset, videos: Path
+) -> None:
+    from PIL import Image
+
+    for level in (10, 200):
+        Image.fromarray(np.full((64, 64, 3), level, np.uint8)).save(videos / "flat.bmp")
+        os.utime(videos / "flat.bmp", (level, level))
+        build(dataset, [row("a.mp4", images=["flat.bmp"])], videos)
+    _, image = dataset.clips_of(dataset.sample("rows/0"))
+    assert abs(int(image.frames.mean()) - 200) <= 2
+
+
+def test_the_same_content_under_two_paths_is_stored_once(dataset: vrldata.Dataset, videos: Path) -> None:
+    shutil.copy(videos / "a.mp4", videos / "twin.mp4")
+    report = build(dataset, [row("a.mp4", 1), row("twin.mp4", 2)], videos)
+    assert (report.decoded, report.reused) == (1, 1)
+    assert dataset.frames.count() == 1
+    found = dataset.clip("twin.mp4", SPEC)
+    assert found.video_path == "twin.mp4"
+    assert np.array_equal(found.frames, dataset.clip("a.mp4", SPEC).frames)
+    assert dataset.sample("rows/2").clip_ids == (SPEC.clip_id("a.mp4"),)
+    assert dataset.clips_of(dataset.sample("rows/2"))[0].video_path == "twin.mp4"
+
+
+def test_a_twin_of_an_earlier_build_is_found_too(dataset: vrldata.Dataset, videos: Path) -> None:
+    build(dataset, [row("a.mp4", 1)], videos)
+    shutil.copy(videos / "a.mp4", videos / "twin.mp4")
+    report = build(dataset, [row("twin.mp4", 2)], videos)
+    assert (report.decoded, report.reused, dataset.frames.count()) == (0, 1, 1)
+    other_spec = dataclasses.replace(SPEC, max_frames=4)
+    assert build(dataset, [row("twin.mp4", 2)], videos, spec=other_spec).decoded == 1
+    assert np.array_equal(dataset.clip("twin.mp4", SPEC).frames, dataset.clip("a.mp4", SPEC).frames)
+    assert len(dataset.clip("a.mp4", other_spec).frames) == 4
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_twin_keeps_its_frames_when_the_first_path_changes(
+    dataset: vrldata.Dataset, videos: Path, together: bool
+) -> None:
+    shutil.copy(videos / "a.mp4", videos / "twin.mp4")
+    rows = [row("a.mp4", 1), row("twin.mp4", 2)]
+    build(dataset, rows, videos)
+    old = dataset.clip("twin.mp4", SPEC).frames.copy()
+    shutil.copy(videos / "b.mp4", videos / "a.mp4")
+    build(dataset, rows if together else rows[:1], videos)
+    assert dataset.clip("a.mp4", SPEC).metadata.fps == 15
+    assert np.array_equal(dataset.clip("twin.mp4", SPEC).frames, old)
+    assert np.array_equal(dataset.clips_of(dataset.sample("rows/2"))[0].frames, old)
+    assert dataset.verify(deep=True, video_root=videos).ok
+
+
+def test_a_window_of_a_row_is_part_of_its_key(dataset: vrldata.Dataset, videos: Path) -> None:
+    rows = [row("a.mp4", 1), row("a.mp4", 2, start=1.0, end=2.0)]
+    assert build(dataset, rows, videos).decoded == 2
+    (clip,) = dataset.clips_of(dataset.sample("rows/2"))
+    assert clip.spec == dataclasses.replace(SPEC, start=1.0, end=2.0)
+    assert 1.0 <= clip.metadata.timestamps.min() <= clip.metadata.timestamps.max() <= 2.0
+    assert all(30 <= number <= 60 for number in numbers(clip))
+
+
+def test_what_cannot_be_decoded_is_recorded_with_its_reason(dataset: vrldata.Dataset, videos: Path) -> None:
+    report = build(dataset, [row("a.mp4", 1), row("text.mp4", 2), row("gone.mp4", 3)], videos)
+    assert (report.decoded, report.failed, report.complete) == (1, 2, False)
+    reasons = {found["video_path"]: found["reason"] for found in dataset.failures.to_table().to_pylist()}
+    assert "text file" in reasons["text.mp4"]
+    assert "no such file" in reasons["gone.mp4"]
+    assert dataset.samples.count() == 3
+    assert dataset.sample("rows/2").clip_ids == ()
+    with pytest.raises(vrldata.MissingClip, match="text file"):
+        dataset.clips_of(dataset.sample("rows/2"))
+    with pytest.raises(vrldata.MissingClip, match="text file"):
+        dataset.clip("text.mp4", SPEC)
+
+
+def test_a_failed_file_is_tried_again_when_it_changes_or_on_request(
+    dataset: vrldata.Dataset, videos: Path
+) -> None:
+    rows = [row("text.mp4", 1), row("gone.mp4", 2)]
+    build(dataset, rows, videos)
+    assert build(dataset, rows, videos, retry_failed=True).failed == 2
+    assert {found["attempts"] for found in dataset.failures.to_table().to_pylist()} == {2}
+    shutil.copy(videos / "a.mp4", videos / "text.mp4")
+    shutil.copy(videos / "b.mp4", videos / "gone.mp4")
+    report = build(dataset, rows, videos)
+    assert (report.decoded, report.failed) == (2, 0)
+    assert dataset.failures.count() == 0
+    assert len(dataset.sample("rows/2").clip_ids) == 1
+
+
+def test_a_bad_row_costs_only_itself(dataset: vrldata.Dataset, videos: Path, tmp_path: Path) -> None:
+    lines = [json.dumps(row("a.mp4", 1)), json.dumps({**row("b.mp4", 2), "answer": None}), "{not json"]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    report = build(dataset, [tmp_path / "train.jsonl"], videos)
+    assert (report.decoded, report.rejected, report.samples) == (1, 2, 1)
+    assert report.rejected_file
+    rejected = [json.loads(line) for line in Path(report.rejected_file).read_text().splitlines()]
+    assert [entry["line"] for entry in rejected] == [2, 3]
+    assert all("train.jsonl" in entry["message"] for entry in rejected)
+    (tmp_path / "train.jsonl").write_text(lines[0])
+    assert build(dataset, [tmp_path / "train.jsonl"], videos).rejected_file is None
+    assert not (Path(dataset.root) / "rejected.jsonl").exists()
+
+
+def test_nothing_outside_the_video_root_is_read(dataset: vrldata.Dataset, videos: Path) -> None:
+    shutil.copy(videos / "a.mp4", videos.parent / "secret.mp4")
+    report = build(dataset, [row("../secret.mp4", 1), row(str(videos.parent / "secret.mp4"), 2)], videos)
+    assert (report.decoded, report.rejected, dataset.frames.count()) == (0, 2, 0)
+
+
+def test_offline_responses_become_scored_trajectories(dataset: vrldata.Dataset, videos: Path) -> None:
+    rows = [
+        row("a.mp4", 1, offline_output="<think>count</think><answer>4</answer>"),
+        row("a.mp4", 2, offline_output="<think>count</think><answer>5</answer>"),
+    ]
+    assert build(dataset, rows, videos).trajectories == 2
+    right, wrong = dataset.iter_trajectories()
+    assert (right.sample_id, right.source, right.correct) == ("rows/1", "offline", True)
+    assert wrong.correct is False
+    assert right.reward is not None
+    assert wrong.reward is not None
+    assert right.reward > wrong.reward
+    assert right.rewards["accuracy"] == 1.0
+
+
+def test_a_measured_pass_rate_outlives_a_build(dataset: vrldata.Dataset, videos: Path) -> None:
+    from vrldata.commits import merge_rows
+    from vrldata.tables import sample_to_row
+
+    build(dataset, [row("a.mp4", 1)], videos)
+    measured = dataclasses.replace(dataset.sample("rows/1"), pass_rate=0.25)
+    merge_rows(dataset, "samples", [sample_to_row(measured)], update=True)
+    before = versions(dataset)
+    build(dataset, [row("a.mp4", 1)], videos)
+    assert versions(dataset) == before
+    build(dataset, [row("a.mp4", 1, problem="How many now?")], videos)
+    changed = dataset.sample("rows/1")
+    assert (changed.problem, changed.pass_rate) == ("How many now?", 0.25)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "ffv1", "jpeg:95"])
+def test_the_codec_is_recorded_and_does_not_change_the_key(
+    dataset: vrldata.Dataset, videos: Path, codec: str
+) -> None:
+    report = build(dataset, [row("a.mp4")], videos, codec=codec)
+    assert dict(report.codecs) == {codec.split(":")[0]: 1}
+    found, direct = dataset.clip("a.mp4", SPEC), vrldata.decode(videos / "a.mp4", SPEC)
+    assert np.abs(found.frames.astype(int) - direct.frames).mean() < (3 if "jpeg" in codec else 1e-9)
+    assert build(dataset, [row("a.mp4")], videos, codec="raw").reused == 1
+
+
+def test_a_budget_chooses_the_codec(dataset: vrldata.Dataset, videos: Path) -> None:
+    raw_bytes = vrldata.decode(videos / "a.mp4", SPEC).frames.nbytes
+    report = build(dataset, [row("a.mp4")], videos, codec="auto", budget_bytes=raw_bytes // 2)
+    assert report.bytes <= raw_bytes // 2
+    assert "raw" not in report.codecs
+
+
+def test_frames_outlive_their_source(dataset: vrldata.Dataset, videos: Path) -> None:
+    build(dataset, [row("a.mp4")], videos)
+    (videos / "a.mp4").unlink()
+    assert build(dataset, [row("a.mp4")], videos).reused == 1
+
+
+def test_files_with_odd_names_are_found(dataset: vrldata.Dataset, videos: Path) -> None:
+    names = ["with space.mp4", "quo'te.mp4", "ümläut.mp4", "per%20cent.mp4", "sub/dir/x.mp4"]
+    (videos / "sub/dir").mkdir(parents=True)
+    for place, name in enumerate(names):
+        content = (videos / "b.mp4").read_bytes()
+        # distinct content: a free box behind the last one changes nothing else
+        (videos / name).write_bytes(content + (16).to_bytes(4, "big") + b"free" + bytes([place]) * 8)
+    report = build(dataset, [row(name, place) for place, name in enumerate(names)], videos)
+    assert report.decoded == len(names)
+    for name in names:
+        assert dataset.clip(name, SPEC).video_path == name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"codec": "h265"}, "codec 'h265': unknown"),
+        ({"worker": 3}, "Did you mean 'workers'"),
+        ({"workers": 0}, "workers=0"),
+        ({"codec": "auto"}, "needs a budget"),
+        ({"timeout_s": 0.0}, "timeout_s"),
+    ],
+)
+def test_wrong_options_say_what_is_right(
+    dataset: vrldata.Dataset, videos: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(vrldata.ConfigError, match=message):
+        build(dataset, [row("a.mp4")], videos, **options)
+
+
+def test_a_missing_video_root_is_one_error(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    with pytest.raises(vrldata.ConfigError, match="no such folder"):
+        build(dataset, [row("a.mp4")], tmp_path / "nope")
+
+
+def test_a_full_disk_keeps_what_was_committed(tmp_path: Path, videos: Path) -> None:
+    for number in range(12):
+        write_video(videos / f"v{number}.mp4", 60, width=320, height=256)
+        with (videos / f"v{number}.mp4").open("ab") as stream:
+            stream.write((16).to_bytes(4, "big") + b"free" + bytes([number]) * 8)
+    spec = vrldata.SamplingSpec(fps=30, max_frames=32, max_pixels=320 * 256)
+    rows = [row(f"v{number}.mp4", number) for number in range(12)]
+    with tmpfs(tmp_path / "disk", "48m") as disk:
+        dataset = vrldata.create(disk / "clips")
+        batch = vrldata.build.BatchSize(clips=1, num_bytes=1)
+        with pytest.raises(vrldata.StoreError, match="disk is full"):
+            build(dataset, rows, videos, spec=spec, batch=batch)
+        stored = vrldata.open(disk / "clips")
+        assert 0 < stored.frames.count() < 12
+        assert stored.verify(deep=True).ok
+        disk.remount("size=200m")
+        report = build(dataset, rows, videos, spec=spec)
+        assert report.complete
+        assert (dataset.frames.count(), dataset.samples.count()) == (12, 12)
+        assert report.reused >= stored.frames.count() - report.decoded
+        assert dataset.verify(deep=True, video_root=videos).ok
