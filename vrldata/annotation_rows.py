@@ -134,9 +134,11 @@ def _problem_type(row: Mapping[str, Any], columns: Columns, tell: Tell) -> tuple
         canonical = canonical_type(value)
     except TaskError as error:
         raise RowFault("unknown_problem_type", str(error), field=field, show=False, value=value) from error
-    if value not in (canonical, canonical.replace("_", " "), canonical.replace("_", "-")):
+    spelling = normalise_type(value)
+    # case, blanks, hyphens and underscores are a matter of taste; another word, or stray blanks, are told
+    if spelling != canonical.replace("_", " ") or value != value.strip():
         tell("problem_type_spelling", f"{value!r} is read as {canonical}", field)
-    return canonical, normalise_type(value)
+    return canonical, spelling
 
 
 def _media(

@@ -119,7 +119,7 @@ def _write(folder: Path, names: Sequence[str], count: int, seed: int) -> DemoRep
             question = TASKS[task](Draws(seed, task, round_))
             videos, images, changed = _write_media(folder, f"{task}-{round_:04d}", question)
             totals.update(videos=len(videos), images=len(images), changed=changed)
-            # every fourth question of a task is held out; tasks take turns, so that few questions give both splits
+            # every fourth question of a task is held out; tasks take turns: few questions give both splits
             split = "val" if (round_ + place) % 4 == 1 else "train"
             row = _row(question, f"demo-{task}-{round_:04d}", task, split)
             row |= {"videos": videos} if videos else {}
