@@ -33,3 +33,7 @@ def quiet_libraries() -> None:
     transformers_logging.set_verbosity_error()
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)
+    # nothing of a dataset is open where a child process is started, and the child opens its own
+    warnings.filterwarnings("ignore", message="lance is not fork-safe")
+    # frames are mapped read-only, and processors only read them
+    warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

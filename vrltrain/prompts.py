@@ -79,14 +79,25 @@ class PromptStream:
 
 
 def load_prompt(
-    encoder: PromptEncoder, sample: Sample, clips: Sequence[Any], *, template: str | None
+    encoder: PromptEncoder,
+    sample: Sample,
+    clips: Sequence[Any] | None = None,
+    *,
+    dataset: Dataset | None = None,
+    template: str | None = None,
 ) -> Prompt | Failure:
-    """The prompt of a sample, or why it cannot be used: unreadable answer, missing clip, wrong frame size."""
+    """The prompt of a sample, or why it cannot be used: unreadable answer, missing clip, wrong frame size.
+
+    Args:
+        clips: of the sample, or handles of them; None fetches them from `dataset`.
+    """
     try:
         reason = check_answer(sample.problem_type, sample.answer, options=sample.options)
         if reason is not None:
             return Failure(sample_id=sample.sample_id, stage="answer", reason=reason)
-        return encoder.prompt(sample, [_loaded(clip) for clip in clips], template=template)
+        if clips is None and dataset is not None:
+            clips = dataset.clips_of(sample)
+        return encoder.prompt(sample, [_loaded(clip) for clip in clips or ()], template=template)
     except (MissingClip, StoreError) as error:
         return Failure(sample_id=sample.sample_id, stage="clip", reason=str(error))
     except (TaskError, RolloutError) as error:

