@@ -1,0 +1,62 @@
+"""The samples of a dataset as a Hugging Face `datasets.Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import datasets
+
+from vrldata.readers.clips import ClipReader
+from vrldata.readers.order import select_samples
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+
+def hf_dataset(
+    dataset: Dataset,
+    *,
+    split: str | None = None,
+    columns: Sequence[str] | None = None,
+    frames: bool = False,
+    shuffle: int | None = None,
+    filter: str | None = None,
+    limit: int | None = None,
+    skip_missing: bool = False,
+) -> datasets.Dataset:
+    """Samples as a `datasets.Dataset` over the same memory, in the order of epoch 0.
+
+    With `frames` rows carry `clips`, handles that read their frames when used. They are attached on access
+    (`with_transform`) and are not part of the stored features; columns that clips are found by then stay in.
+
+    Raises:
+        FilterError: a predicate or a column is wrong.
+    """
+    order = select_samples(
+        dataset,
+        split=split,
+        filter=filter,
+        columns=columns,
+        limit=limit,
+        shuffle=shuffle,
+        skip_missing=skip_missing,
+    )
+    rows = order.rows if frames else order.rows.select(list(order.columns))
+    # key metadata of Lance means nothing here
+    found = datasets.Dataset(datasets.table.InMemoryTable(rows.replace_schema_metadata(None)))
+    return found.with_transform(_WithClips(order.uri, order.columns)) if frames else found
+
+
+class _WithClips:
+    """Adds `clips` to a batch of rows (a dict of lists)."""
+
+    def __init__(self, uri: str, columns: Sequence[str]) -> None:
+        self._reader = ClipReader(uri)
+        self._columns = tuple(columns)
+
+    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        num_rows = len(next(iter(batch.values())))
+        rows = [{name: values[index] for name, values in batch.items()} for index in range(num_rows)]
+        given = {name: batch[name] for name in self._columns if name in batch}
+        return {**given, "clips": [self._reader.clips(row) for row in rows]}

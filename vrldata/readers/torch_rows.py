@@ -1,0 +1,153 @@
+"""A torch `IterableDataset` of samples, sharded by rank and worker, with positions that can be saved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed
+from torch.utils.data import IterableDataset, get_worker_info
+
+from vrldata.errors import ConfigError
+from vrldata.readers.clips import ClipReader
+from vrldata.readers.order import check_rank, select_samples
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+ROWS_AT_ONCE = 256
+"""Rows that are Python objects ahead of the consumer."""
+
+
+class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
+    """Rows of `samples` for `torch.utils.data.DataLoader`, in the order of (shuffle, epoch).
+
+    A row is a dict of the columns, and with `frames` of `clips` as well: handles in the order of videos, then
+    images. Without `transform` no frame is read in a worker: handles travel, and a local clip is mapped where
+    it is used. Rows hold lists and None, so that batches need a `collate_fn`, such as `list`.
+
+        stream = vrldata.open("clips@v1").torch(shuffle=1, batch_size=8)
+        loader = DataLoader(stream, batch_size=8, num_workers=2, collate_fn=list)
+        for batch in loader:
+            stream.advance(len(batch))      # only where num_workers > 0: workers run ahead
+            state = stream.state_dict()
+        stream.next_epoch()
+
+    The order of the batches is that of the seed whatever the number of workers, if `batch_size` says how many
+    rows in a row the loader takes from one worker: its own batch size, or 1 with `batch_size=None`.
+
+    Args:
+        rank: this process; None asks torch.distributed, then the variables RANK and WORLD_SIZE.
+        transform: a picklable function of a row that runs in the workers.
+        even: give every rank the same number of rows, leaving out up to `world_size - 1` at the end.
+
+    Raises:
+        FilterError: a predicate or a column is wrong. ConfigError: rank, world size or batch size is wrong.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        split: str | None = None,
+        columns: Sequence[str] | None = None,
+        frames: bool = True,
+        shuffle: int | None = None,
+        filter: str | None = None,
+        limit: int | None = None,
+        skip_missing: bool = False,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        batch_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
+        even: bool = False,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size}: expected 1 or more rows")
+        self._rank, self._world_size = _this_rank(rank, world_size)
+        self._order = select_samples(
+            dataset,
+            split=split,
+            filter=filter,
+            columns=columns,
+            limit=limit,
+            shuffle=shuffle,
+            skip_missing=skip_missing,
+        )
+        self._reader = ClipReader(self._order.uri) if frames else None
+        self._transform = transform
+        self._batch_size = batch_size
+        self._even = even
+        self._epoch = self._position = self._worker_rows = 0
+
+    def __len__(self) -> int:
+        """Rows of this rank in an epoch."""
+        total = len(self._order)
+        if self._even:
+            return total // self._world_size
+        return len(range(self._rank, total, self._world_size))
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rest of the present epoch; in a DataLoader's worker the share of that worker."""
+        worker = get_worker_info()
+        mine = self._order.of_epoch(self._epoch)[self._rank :: self._world_size][: len(self)]
+        left = mine[self._position :]
+        if worker is not None:
+            turns = (
+                range(len(left))
+                if self._batch_size == 1
+                else [i // self._batch_size for i in range(len(left))]
+            )
+            left = left[[turn % worker.num_workers == worker.id for turn in turns]][self._worker_rows :]
+        for start in range(0, len(left), ROWS_AT_ONCE):
+            for row in self._order.rows.take(left[start : start + ROWS_AT_ONCE]).to_pylist():
+                # counted before the row leaves: what was yielded counts as done
+                if worker is None:
+                    self._position += 1
+                else:
+                    self._worker_rows += 1
+                yield self._given(row)
+
+    def _given(self, row: dict[str, Any]) -> Any:
+        given = {name: row[name] for name in self._order.columns}
+        if self._reader is not None:
+            given["clips"] = self._reader.clips(row)
+        return given if self._transform is None else self._transform(given)
+
+    def advance(self, num_rows: int) -> None:
+        """Count rows as done that a DataLoader with workers gave; without workers it happens by itself."""
+        self._position += num_rows
+
+    def next_epoch(self) -> None:
+        """Start over in the order of the next epoch."""
+        self.set_epoch(self._epoch + 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start over in the order of `epoch`, counted from 0."""
+        self._epoch, self._position, self._worker_rows = epoch, 0, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch and position of this rank, and in a worker of this worker; a dict that JSON can hold."""
+        return {**self._order.state(self._epoch, self._position), "worker_rows": self._worker_rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was saved, with the same rank, world size, batch size and workers.
+
+        Raises:
+            StoreError: it was saved over other rows or another order.
+        """
+        self._epoch, self._position = self._order.restore(state)
+        self._worker_rows = int(state.get("worker_rows", 0))
+
+
+def _this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if (rank is None) != (world_size is None):
+        raise ConfigError(f"rank={rank}, world_size={world_size}: give both or none")
+    if rank is None or world_size is None:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        else:
+            rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    check_rank(rank, world_size)
+    return rank, world_size
