@@ -23,9 +23,10 @@ from vrldata.build_writer import BatchSize, BuildWriter
 from vrldata.codec_budget import CodecChooser
 from vrldata.commits import maintain_indexes
 from vrldata.decoding import available_cpus
-from vrldata.errors import ConfigError, StoreError, nearest
+from vrldata.errors import ConfigError, DecodeError, StoreError, nearest
 from vrldata.frame_rows import EncodedClip, encode_clip
 from vrldata.log import progress
+from vrldata.media_file import source_fingerprint
 from vrldata.sampling import SamplingSpec
 from vrldata.store import total_payload_bytes
 from vrldata.tables import with_trajectory_ids
@@ -55,7 +56,8 @@ class BuildOptions:
     Attributes:
         codec: `raw`, `zstd`, `ffv1`, `jpeg`, with a level such as `jpeg:90`, or `auto` with a budget.
         budget_bytes: bytes that the payloads of the dataset may take; for `auto`.
-        workers: decoder processes; None for one a CPU.
+        workers: decoder processes; None for one a CPU. 0 decodes in this process: quick to start, but a file
+            that hangs or exhausts memory takes the build with it.
         timeout_s: seconds for one file.
         memory_limit_bytes: physical memory of one decoder; None for no limit.
         bytes_in_flight: frames being decoded or waiting to be packed.
@@ -76,7 +78,7 @@ class BuildOptions:
 
     @property
     def num_workers(self) -> int:
-        """Decoder processes, at least one."""
+        """Decoder processes, or threads beside them; at least one."""
         return self.workers or available_cpus()
 
 
@@ -224,8 +226,8 @@ def _options(given: dict[str, Any]) -> BuildOptions:
                 f"build: unknown option {name!r}.{nearest(name, known)} Known: {', '.join(known)}"
             )
     options = BuildOptions(**given)
-    if options.workers is not None and options.workers < 1:
-        raise ConfigError(f"workers={options.workers}: expected 1 or more")
+    if options.workers is not None and options.workers < 0:
+        raise ConfigError(f"workers={options.workers}: expected 0 or more")
     return options
 
 
@@ -258,7 +260,9 @@ def _decode_all(
     if not plan.decode:
         return
     chooser.expect(len(plan.decode), total_payload_bytes(dataset.open_table("frames")))
-    if options.ray_address is None:
+    if options.ray_address is None and options.workers == 0:
+        results = _decode_in_this_process(plan, chooser)
+    elif options.ray_address is None:
         results = _decode_here(plan, options, chooser)
     else:
         from vrldata.build_ray import decode_on_ray
@@ -309,6 +313,23 @@ def _decode_here(plan: Plan, options: BuildOptions, chooser: CodecChooser) -> Ge
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _decode_in_this_process(plan: Plan, chooser: CodecChooser) -> Generator[Packed]:
+    """Decode one file after the other, without deadline and memory limit."""
+    from vrldata.decode_pool import DecodeJob, DecodeResult
+    from vrldata.decoding import decode, decoder_version
+
+    for medium, source in plan.decode:
+        job = DecodeJob(path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind)
+        try:
+            source = source or source_fingerprint(medium.file)
+            clip = decode(medium.file, medium.spec, video_path=medium.video_path, kind=medium.kind)
+        except DecodeError as error:
+            yield Packed(medium=medium, clip=None, reason=str(error))
+            continue
+        result = DecodeResult(job=job, clip=clip, source=source, decoder=decoder_version(medium.kind))
+        yield pack(medium, result, chooser)
 
 
 def pack(medium: Medium, result: DecodeResult, chooser: CodecChooser) -> Packed:

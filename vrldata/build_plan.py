@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vrldata.errors import DecodeError
-from vrldata.media_file import SourceFingerprint, find_media_file, source_fingerprint
+from vrldata.media_file import SourceFingerprint, find_media_file, read_head, source_fingerprint
 from vrldata.sampling import SamplingSpec, normalise_video_path
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def make_plan(
                 plan.failed[medium.clip_id] = failure.reason
                 plan.known_failures.add(medium.clip_id)
             else:
-                fresh.append((medium, -1))
+                plan.failed[medium.clip_id] = _why_unreadable(medium)
             continue
         size_and_time = (status.st_size, status.st_mtime_ns)
         if row is not None and row.current and size_and_time == (row.source_bytes, row.source_mtime_ns):
@@ -228,11 +228,7 @@ def _decide_by_content(
             content.setdefault(_content_key(medium, changed_source), medium.clip_id)
     sizes = Counter((size, medium.kind, medium.spec.key_json()) for medium, size in fresh)
     sizes.update((row.source_bytes, row.content_key[2], row.content_key[1]) for row in stored.values())
-    twins = [
-        medium
-        for medium, size in fresh
-        if size >= 0 and sizes[(size, medium.kind, medium.spec.key_json())] > 1
-    ]
+    twins = [medium for medium, size in fresh if sizes[(size, medium.kind, medium.spec.key_json())] > 1]
     digests = {medium.clip_id: source for medium, source in _fingerprints(twins, threads)}
     for medium, _ in fresh:
         twin = digests.get(medium.clip_id)
@@ -262,6 +258,14 @@ def _fingerprints(media: Sequence[Medium], threads: int) -> Iterator[tuple[Mediu
 
     with ThreadPoolExecutor(max(1, threads)) as pool:
         yield from zip(media, pool.map(read, media), strict=True)
+
+
+def _why_unreadable(medium: Medium) -> str:
+    try:
+        read_head(find_media_file(medium.file))
+    except DecodeError as error:
+        return str(error)
+    return f"{medium.file}: came into being while the build began; build again"
 
 
 def _content_key(medium: Medium, source: SourceFingerprint) -> tuple[str, str, str]:

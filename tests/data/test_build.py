@@ -65,7 +65,7 @@ def dataset(tmp_path: Path) -> vrldata.Dataset:
 
 
 def build(dataset: vrldata.Dataset, rows: list[Any], videos: Path, **options: Any) -> BuildReport:
-    return dataset.build(rows, video_root=videos, **{"spec": SPEC, "workers": 1, **options})
+    return dataset.build(rows, video_root=videos, **{"spec": SPEC, "workers": 0, **options})
 
 
 def test_a_build_stores_samples_and_the_frames_of_their_media(dataset: vrldata.Dataset, videos: Path) -> None:
@@ -85,6 +85,24 @@ def test_a_build_stores_samples_and_the_frames_of_their_media(dataset: vrldata.D
     direct = vrldata.decode(videos / "b.mp4", SPEC, video_path="b.mp4")
     assert np.array_equal(video.frames, direct.frames)
     assert np.array_equal(video.metadata.timestamps, direct.metadata.timestamps)
+
+
+def test_processes_give_the_same_as_decoding_here(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    rows = [row("a.mp4", 1), row("b.mp4", 2, images=["c.png"]), row("text.mp4", 3), row("gone.mp4", 4)]
+    here = build(dataset, rows, videos)
+    other = vrldata.create(tmp_path / "other")
+    there = build(other, rows, videos, workers=2)
+    assert (here.decoded, here.failed) == (there.decoded, there.failed) == (3, 2)
+    assert sorted(here.failures) == sorted(there.failures)
+    columns = ["clip_id", "sha256", "source_digest", "spec", "timestamps", "decoder"]
+    for column in columns:
+        first, second = (
+            dict(zip(found.column("clip_id").to_pylist(), found.column(column).to_pylist(), strict=True))
+            for found in (dataset.frames.to_table(), other.frames.to_table())
+        )
+        assert first == second
 
 
 def test_the_same_build_again_does_nothing(dataset: vrldata.Dataset, videos: Path) -> None:
@@ -294,9 +312,9 @@ def test_files_with_odd_names_are_found(dataset: vrldata.Dataset, videos: Path) 
     [
         ({"codec": "h265"}, "codec 'h265': unknown"),
         ({"worker": 3}, "Did you mean 'workers'"),
-        ({"workers": 0}, "workers=0"),
+        ({"workers": -1}, "workers=-1"),
         ({"codec": "auto"}, "needs a budget"),
-        ({"timeout_s": 0.0}, "timeout_s"),
+        ({"timeout_s": 0.0, "workers": 1}, "timeout_s"),
     ],
 )
 def test_wrong_options_say_what_is_right(

@@ -33,7 +33,9 @@ def build(
         typer.Option(help="raw, zstd, ffv1, jpeg, each with :level, or auto. [raw; auto with --budget]"),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Bytes for all frames, such as 2TB.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Decoder processes; one a CPU by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Decoder processes; one a CPU by default, 0 decodes in this one.")
+    ] = None,
     ray: Annotated[
         str | None, typer.Option("--ray", metavar="ADDRESS", help="Decode on this Ray cluster, or 'local'.")
     ] = None,
