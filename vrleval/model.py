@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vrldata.errors import ConfigError, missing_extra
+from vrldata.errors import ConfigError, RolloutError, VRLError, missing_extra
 
 FAMILIES = {
     "qwen2_vl": "qwen2-vl",
@@ -149,6 +150,13 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def import_failure(library: str, extra: str, purpose: str, error: ImportError) -> VRLError:
+    """The error of a library that does not import: not installed, or installed and broken."""
+    if error.name is not None and error.name.split(".")[0] == library and "cannot import" not in str(error):
+        return missing_extra(library, extra, purpose)
+    return RolloutError(f"{purpose} needs {library}, which is installed and does not import: {error}")
+
+
 def load_processor(model: str) -> Any:
     """The model's processor (tokenizer, chat template, media preprocessing).
 
@@ -157,8 +165,12 @@ def load_processor(model: str) -> Any:
     """
     try:
         from transformers import AutoProcessor
+        from transformers.utils import logging as transformers_logging
     except ImportError as error:
-        raise missing_extra("transformers", "eval", "Loading a model") from error
+        raise import_failure("transformers", "eval", "Loading a model", error) from error
+    transformers_logging.disable_progress_bar()
+    # clips are read-only views of the store; processors copy before they write
+    warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
     try:
         return AutoProcessor.from_pretrained(model)
     except (OSError, ValueError) as error:

@@ -14,6 +14,8 @@ from vrleval.manifest import read_manifest, read_questions
 from vrleval.types import UNSCORED, BenchmarkResult, Figure, Prediction
 
 FILE_NAME = "summary.json"
+MAX_ROWS_ON_TERMINAL = 20
+"""Longer tables of groups stand in the report alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,9 @@ def _details(result: BenchmarkResult) -> list[str]:
     lines = ["", f"{result.title} ({result.headline.name})"]
     lines += [_figure_line(figure) for figure in result.figures]
     for name, figures in result.groups.items():
+        if len(figures) > MAX_ROWS_ON_TERMINAL:
+            lines.append(f"  by {name}: {len(figures)} values, see the report")
+            continue
         lines.append(f"  by {name}")
         lines += [f"  {_figure_line(figure)}" for figure in figures]
     lines += [f"  ! {warning}" for warning in result.warnings]

