@@ -172,6 +172,7 @@ class VllmEngine:
         return list(await asyncio.gather(*waiting))
 
     async def _generate(self, prompt: Prompt, n: int, sampling: SamplingParams) -> RolloutResult:
+        from vllm.exceptions import VLLMError
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         sample_id = prompt.sample.sample_id
@@ -187,7 +188,7 @@ class VllmEngine:
             await self._engine.abort(request_id)
             seconds = self._config.request_timeout_s
             return RolloutResult(sample_id=sample_id, error=f"no response within {seconds:g} s")
-        except (ValueError, EngineDeadError, EngineGenerateError) as error:
+        except (ValueError, VLLMError, EngineDeadError, EngineGenerateError) as error:
             return RolloutResult(sample_id=sample_id, error=f"{type(error).__name__}: {error}")
         rollouts = tuple(self._rollout(completion) for completion in output.outputs)
         if sampling.temperature == 0:  # asked for once: greedy responses are all the same
