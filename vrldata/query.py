@@ -7,8 +7,11 @@ dataset's release and nothing else: no file, no network, no setting. Besides Duc
     match_all(column, 'red car')   rows whose text holds all of them
     bm25(column, 'red car')        the rank of a match, null for other rows
 
-over `problem` of samples and `response` of trajectories, served by Lance's full-text index. The predicates of
-dataset URIs are read by the same grammar (`filter_rows`).
+over `problem` of samples and `response` of trajectories, served by Lance's full-text index, and the view
+
+    best_of(1, 0.9)                the best trajectory of each sample among those with a reward from 0.9 on
+
+The predicates of dataset URIs are read by the same grammar (`filter_rows`).
 """
 
 from __future__ import annotations
@@ -39,6 +42,12 @@ SEARCHED = {"problem": ("samples", "sample_id"), "response": ("trajectories", "t
 """Columns of the full-text functions, with their table and its key."""
 
 _SEARCH_FUNCTIONS = ("match", "match_all", "bm25")
+_BEST_OF = "best_of"
+_BEST_OF_VIEW = (
+    "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
+    "WHERE reward >= min_reward QUALIFY row_number() OVER "
+    "(PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
+)
 _MAP_COLUMN = "rewards"
 _LARGEST_INT64_DIGITS = 18
 
@@ -59,6 +68,8 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
         rewritten, lookups = _rewrite(connection, dataset, statement, tree)
         for name in named:
             connection.register(name, _source(dataset, name, lookups if name == "trajectories" else {}))
+        if "trajectories" in named:
+            connection.execute(_BEST_OF_VIEW)
         return _plain_types(connection.sql(rewritten).to_arrow_table())
     except duckdb.Error as error:
         raise FilterError(f"SQL: {_explain(dataset, named, error)}") from error
@@ -170,6 +181,8 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 def _tables_named(tree: dict[str, Any]) -> list[str]:
     """Our tables that the statement names; a name that a WITH clause defines again costs one registration."""
     named = {str(node["table_name"]).lower() for node in _nodes(tree) if "table_name" in node}
+    if any(node.get("function_name") == _BEST_OF for node in _nodes(tree)):
+        named.add("trajectories")
     return [name for name in TABLES if name in named]
 
 

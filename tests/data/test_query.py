@@ -234,7 +234,8 @@ def test_a_new_table_in_the_same_place_is_read_anew(tmp_path: Path) -> None:
 
 
 def run_query(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "vrldata.cli", "query", *arguments], capture_output=True)
+    program = "from vrldata.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", program, "query", *arguments], capture_output=True)
 
 
 def test_command_writes_every_format(dataset: vrldata.Dataset, tmp_path: Path) -> None:
@@ -253,7 +254,6 @@ def test_command_writes_every_format(dataset: vrldata.Dataset, tmp_path: Path) -
 
 
 def test_command_line_reports_a_wrong_column_with_exit_code_2(dataset: vrldata.Dataset) -> None:
-    pytest.importorskip("vrldata.cli")
     done = run_query(dataset.root, "SELECT rewrd FROM trajectories")
     assert done.returncode == 2
     assert done.stderr.decode().startswith("error: SQL: no column 'rewrd'")

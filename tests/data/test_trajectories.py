@@ -1,0 +1,240 @@
+"""Importing responses, pass rates, and the best responses as an offline source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+
+import vrldata
+from vrldata.commits import merge_rows
+from vrldata.errors import AnnotationError, FilterError, StoreError
+from vrldata.pass_rates import LEARNING_FRONTIER, best_of_filter, pass_rates, write_pass_rates
+from vrldata.tables import sample_to_row
+from vrldata.trajectories import import_trajectories
+from vrldata.types import Sample, Trajectory
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> vrldata.Dataset:
+    made = vrldata.create(tmp_path / "clips")
+    samples = [
+        Sample(
+            sample_id=f"train/q{number}",
+            problem="Which way?",
+            answer="B",
+            problem_type="multiple_choice",
+            options=("A. left", "B. right"),
+            pass_rate=0.25 if number == 3 else None,
+        )
+        for number in range(4)
+    ]
+    samples.append(Sample(sample_id="keyless", problem="How many?", answer="many", problem_type="numerical"))
+    merge_rows(made, "samples", [sample_to_row(sample) for sample in samples])
+    return made
+
+
+def write_jsonl(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def by_response(dataset: vrldata.Dataset) -> dict[str, Trajectory]:
+    return {one.response: one for one in dataset.iter_trajectories()}
+
+
+def test_responses_without_a_reward_are_scored(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    right, wrong = "<think>x</think><answer>B</answer>", "<think>x</think><answer>A</answer>"
+    file = write_jsonl(
+        tmp_path / "r.jsonl",
+        {"sample_id": "train/q0", "response": right},
+        {"problem_id": "q1", "output": wrong, "temperature": 0.7},
+        {"id": "q2", "response": "given", "reward": 0.5, "run": "own"},
+        {"sample_id": "keyless", "response": "<answer>3</answer>"},
+    )
+    report = import_trajectories(dataset, [file], model="m", run_id="r", source="rollout")
+    assert (report.read, report.added, report.scored, report.unscored) == (4, 4, 2, 1)
+    found = by_response(dataset)
+    assert (found[right].correct, found[right].rewards["accuracy"], found[right].run_id) == (True, 1.0, "r")
+    assert (found[wrong].correct, found[wrong].sample_id) == (False, "train/q1")
+    assert found[wrong].extra == {"temperature": 0.7}
+    assert (found["given"].reward, found["given"].run_id, found["given"].model) == (0.5, "own", "m")
+    assert (found["<answer>3</answer>"].reward, found["<answer>3</answer>"].correct) == (None, None)
+
+
+def test_importing_twice_adds_nothing_and_a_list_is_a_group(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    same = ["<answer>B</answer>", "<answer>B</answer>", "<answer>A</answer>"]
+    file = write_jsonl(tmp_path / "r.jsonl", {"sample_id": "train/q0", "responses": same})
+    assert import_trajectories(dataset, [file]).added == 3
+    again = import_trajectories(dataset, [file])
+    assert (again.read, again.added, again.scored) == (3, 0, 0)
+    assert dataset.trajectories.count() == 3
+
+
+def test_parquet_with_every_column(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "trajectory_id": ["t"],
+            "sample_id": ["train/q0"],
+            "response": ["text"],
+            "source": ["eval"],
+            "step": [7],
+            "policy_version": [3],
+            "rewards": pa.array([[("accuracy", 1.0)]], pa.map_(pa.string(), pa.float32())),
+            "reward": [0.9],
+            "correct": [True],
+            "num_tokens": [2],
+            "finish_reason": ["stop"],
+            "token_ids": pa.array([[5, 6]], pa.list_(pa.int32())),
+            "log_probs": pa.array([[-0.5, -1.0]], pa.list_(pa.float32())),
+        }
+    )
+    pq.write_table(rows, tmp_path / "r.parquet")
+    assert import_trajectories(dataset, [tmp_path / "r.parquet"]).rejected == ()
+    [one] = dataset.iter_trajectories()
+    assert (one.trajectory_id, one.source, one.step, one.policy_version) == ("t", "eval", 7, 3)
+    assert (dict(one.rewards), one.correct, one.finish_reason) == ({"accuracy": 1.0}, True, "stop")
+    assert (one.token_ids, one.log_probs) == ((5, 6), (-0.5, -1.0))
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "field"),
+    [
+        ({"sample_id": "nope", "response": "x"}, "unknown_sample", "sample_id"),
+        ({"response": "x"}, "missing_field", None),
+        ({"sample_id": "train/q0"}, "missing_field", "response"),
+        ({"sample_id": "train/q0", "response": " "}, "bad_field", "response"),
+        ({"sample_id": "train/q0", "response": 3}, "bad_field", "response"),
+        ({"sample_id": "train/q0", "output": ["x", None]}, "bad_field", "output"),
+        ({"sample_id": "train/q0", "response": "x", "reward": "high"}, "bad_field", "reward"),
+        ({"sample_id": "train/q0", "response": "x", "step": 1.5}, "bad_field", "step"),
+        ({"sample_id": "train/q0", "response": "x", "correct": "maybe"}, "bad_field", "correct"),
+        ({"sample_id": "train/q0", "response": "x", "source": "dream"}, "bad_field", "source"),
+        ({"sample_id": "train/q0", "response": "x", "token_ids": "1 2"}, "bad_field", "token_ids"),
+        ({"sample_id": "train/q0", "response": "x", "rewards": [1]}, "bad_field", "rewards"),
+        ({"sample_id": "train/q0", "responses": ["x", "y"], "reward": 1}, "one_value_of_many", "reward"),
+        ("no row", None, None),
+    ],
+)
+def test_a_bad_row_costs_only_itself(
+    dataset: vrldata.Dataset, tmp_path: Path, row: Any, reason: str | None, field: str | None
+) -> None:
+    file = write_jsonl(tmp_path / "r.jsonl", {"sample_id": "train/q0", "response": "good"}, row)
+    report = import_trajectories(dataset, [file])
+    [rejection] = report.rejected
+    assert rejection.line == 2
+    assert f"{file}:2" in rejection.message
+    if reason is not None:
+        assert (rejection.reason, rejection.field) == (reason, field)
+    assert list(by_response(dataset)) == ["good"]
+    listed = [json.loads(line) for line in Path(str(report.rejected_file)).read_text().splitlines()]
+    assert [one["message"] for one in listed] == [rejection.message]
+
+
+def test_an_id_of_two_annotation_files_is_ambiguous(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    other = Sample(sample_id="val/q0", problem="?", answer="A", problem_type="ocr")
+    merge_rows(dataset, "samples", [sample_to_row(other)])
+    file = write_jsonl(tmp_path / "r.jsonl", {"id": "q0", "response": "x"}, {"id": "q1", "response": "y"})
+    report = import_trajectories(dataset, [file])
+    assert [one.reason for one in report.rejected] == ["ambiguous_sample"]
+    assert list(by_response(dataset)) == ["y"]
+
+
+def test_missing_files_and_releases_are_refused(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    with pytest.raises(AnnotationError, match="no such file"):
+        import_trajectories(dataset, [tmp_path / "none.jsonl"])
+    dataset.create_release("v1")
+    file = write_jsonl(tmp_path / "r.jsonl", {"sample_id": "train/q0", "response": "x"})
+    with pytest.raises(StoreError, match="immutable"):
+        import_trajectories(vrldata.open(f"{dataset.root}@v1"), [file])
+
+
+def add_outcomes(dataset: vrldata.Dataset, run_id: str, outcomes: dict[str, list[bool | None]]) -> None:
+    dataset.add_trajectories(
+        Trajectory(
+            trajectory_id=f"{run_id}-{sample_id}-{place}",
+            sample_id=sample_id,
+            response=f"{place}",
+            source="rollout",
+            run_id=run_id,
+            correct=correct,
+            reward=None if correct is None else correct * (1 - place / 10),
+        )
+        for sample_id, listed in outcomes.items()
+        for place, correct in enumerate(listed)
+    )
+
+
+OUTCOMES: dict[str, list[bool | None]] = {
+    "train/q0": [True, True, True, True],
+    "train/q1": [True, False, False, None],
+    "train/q2": [False, False],
+    "keyless": [None, None],
+}
+
+
+def test_pass_rate_counts_wrong_as_wrong_and_leaves_out_only_the_unscored(dataset: vrldata.Dataset) -> None:
+    add_outcomes(dataset, "probe", OUTCOMES)
+    add_outcomes(dataset, "other", {"train/q2": [True]})
+    rates = {row["sample_id"]: row for row in pass_rates(dataset, ["probe"], min_responses=0).to_pylist()}
+    assert [rates[name]["pass_rate"] for name in sorted(rates)] == [
+        None,
+        1.0,
+        pytest.approx(1 / 3),
+        0.0,
+    ]
+    assert rates["train/q1"] == {**rates["train/q1"], "num_responses": 3, "num_correct": 1, "num_unscored": 1}
+    both = {row["sample_id"]: row["pass_rate"] for row in pass_rates(dataset, ["probe", "other"]).to_pylist()}
+    assert both["train/q2"] == pytest.approx(1 / 3)
+    assert "keyless" not in both
+
+
+def test_written_pass_rates_select_the_learning_frontier(dataset: vrldata.Dataset) -> None:
+    add_outcomes(dataset, "probe", OUTCOMES)
+    assert write_pass_rates(dataset, pass_rates(dataset, ["probe"])) == 3
+    frontier = vrldata.open(f"{dataset.root}?filter={LEARNING_FRONTIER}")
+    assert sorted(one.sample_id for one in frontier.iter_samples()) == ["train/q1", "train/q3"]
+    kept = dataset.sample("train/q0")
+    assert (kept.pass_rate, kept.options) == (1.0, ("A. left", "B. right"))
+    assert dataset.samples.count() == 5
+
+
+def test_an_unknown_run_lists_the_runs(dataset: vrldata.Dataset) -> None:
+    add_outcomes(dataset, "probe", OUTCOMES)
+    with pytest.raises(FilterError, match=r"'prob'\. Runs: 'probe'"):
+        pass_rates(dataset, ["prob"])
+
+
+def test_best_of_is_a_view_and_a_filter(dataset: vrldata.Dataset) -> None:
+    add_outcomes(dataset, "probe", OUTCOMES)
+    view = dataset.sql("SELECT trajectory_id FROM best_of(2, 0.9) ORDER BY 1")["trajectory_id"].to_pylist()
+    assert view == ["probe-train/q0-0", "probe-train/q0-1", "probe-train/q1-0"]
+    best = dataset.iter_trajectories(filter=best_of_filter(1, 0.9))
+    assert sorted(one.trajectory_id for one in best) == ["probe-train/q0-0", "probe-train/q1-0"]
+    opened = vrldata.open(f"{dataset.root}?filter={best_of_filter(1, 0.9)}")
+    assert len(list(opened.iter_trajectories())) == 2
+    with pytest.raises(FilterError, match="best=0"):
+        best_of_filter(0)
+
+
+def test_commands_report_and_exit_1_for_rejected_rows(
+    dataset: vrldata.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.trajectories import add_trajectories, pass_rate
+
+    file = write_jsonl(
+        tmp_path / "r.jsonl",
+        {"sample_id": "train/q0", "response": "<answer>B</answer>"},
+        {"sample_id": "nope", "response": "x"},
+    )
+    with pytest.raises(typer.Exit) as stopped:
+        add_trajectories(dataset.root, [file], run="probe")
+    assert stopped.value.exit_code == 1
+    assert "1 responses read, 1 new (1 scored here" in capsys.readouterr().out
+    pass_rate(dataset.root, run=["probe"], write=True)
+    assert "pass_rate of 1 samples written" in capsys.readouterr().out

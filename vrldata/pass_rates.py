@@ -1,0 +1,91 @@
+"""Pass rates of samples over the responses of a run, and the best responses as an offline source.
+
+    pass rate = correct responses / scored responses
+
+A response that was scored as wrong, for whatever reason, counts as wrong. Only responses whose `correct` is
+null, because their answer key cannot be read, are left out; they are counted and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from vrldata.errors import FilterError
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+LEARNING_FRONTIER = "pass_rate > 0 AND pass_rate < 1"
+"""Samples that a policy solves sometimes: where group-relative advantages are not all zero."""
+
+
+def pass_rates(dataset: Dataset, runs: Sequence[str], *, min_responses: int = 1) -> pa.Table:
+    """Pass rate by sample: sample_id, pass_rate (float32), num_responses, num_correct, num_unscored.
+
+    Args:
+        runs: ids of the runs whose responses count together.
+        min_responses: samples with fewer scored responses are left out.
+
+    Raises:
+        FilterError: no response belongs to these runs; the message lists the runs that there are.
+    """
+    from vrldata.commits import sql_text
+
+    listed = ", ".join(sql_text(run) for run in runs)
+    found = dataset.sql(
+        "SELECT sample_id, (count(*) FILTER (correct) / nullif(count(correct), 0))::FLOAT AS pass_rate, "  # noqa: S608
+        "count(correct) AS num_responses, count(*) FILTER (correct) AS num_correct, "
+        "count(*) - count(correct) AS num_unscored "
+        f"FROM trajectories WHERE run_id IN ({listed}) GROUP BY sample_id ORDER BY sample_id"
+    )
+    if found.num_rows == 0:
+        known = dataset.sql("SELECT DISTINCT run_id FROM trajectories ORDER BY 1")["run_id"].to_pylist()
+        named = ", ".join(repr(run) for run in known[:20]) or "none"
+        raise FilterError(
+            f"{dataset.uri}: no trajectory of run {' or '.join(map(repr, runs))}. Runs: {named}."
+        )
+    enough = pa.compute.greater_equal(found.column("num_responses"), min_responses)
+    return found.filter(enough)
+
+
+def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:
+    """Set `pass_rate` of the samples in `rates` and of no others; how many rows were set.
+
+    Raises:
+        StoreError: the dataset is read-only.
+    """
+    from vrldata.commits import committed, writable
+
+    known = rates.filter(pa.compute.is_valid(rates.column("pass_rate"))).select(["sample_id", "pass_rate"])
+    if known.num_rows == 0:
+        return 0
+    # only this column is written: a build that changes other columns of the same rows at once is not undone
+    schema = pa.schema(
+        [pa.field("sample_id", pa.string(), nullable=False), pa.field("pass_rate", pa.float32())]
+    )
+
+    def attempt() -> int:
+        target = writable(dataset, "samples")
+        counts = target.merge_insert("sample_id").when_matched_update_all().execute(known.cast(schema))
+        return int(counts["num_updated_rows"])
+
+    return committed(dataset, "samples", attempt)
+
+
+def best_of_filter(best: int = 1, min_reward: float = 0.0) -> str:
+    """The predicate on trajectories that keeps the `best` best-rewarded ones of each sample.
+
+    It works wherever predicates do: `iter_trajectories(filter=…)`, a URI's `filter=`, `vrldata export`.
+
+    >>> best_of_filter(1, 0.9)
+    'trajectory_id IN (SELECT trajectory_id FROM best_of(1, 0.9))'
+
+    Raises:
+        FilterError: `best` is not positive.
+    """
+    if best < 1:
+        raise FilterError(f"best={best}: expected 1 or more responses a sample")
+    return f"trajectory_id IN (SELECT trajectory_id FROM best_of({int(best)}, {float(min_reward)!r}))"  # noqa: S608 - two numbers

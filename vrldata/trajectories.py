@@ -1,0 +1,181 @@
+"""Importing responses from files into the trajectories of a dataset, scored where they carry no reward.
+
+Reading rows is the work of `trajectory_files`, storing them of `Dataset.add_trajectories`, scoring of
+`trajectory_scores`; pass rates and the best responses are in `pass_rates`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vrldata.annotation_faults import FileFault, Rejection, RowFault, file_rejection, row_rejection
+from vrldata.errors import AnnotationError
+from vrldata.log import progress
+from vrldata.trajectory_files import SOURCES, ImportDefaults, own_names, read_rows, read_trajectories
+from vrldata.types import Sample, Trajectory
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+logger = logging.getLogger(__name__)
+
+ROWS_A_COMMIT = 20_000
+REJECTED_FILE = "rejected-trajectories.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did.
+
+    Attributes:
+        read: responses that could be read.
+        added: of these, new to the dataset.
+        scored: of the new ones, given a reward here.
+        unscored: of the new ones, left without a reward because they cannot be scored.
+        rejected: rows that could not be used, in the order of the files.
+        rejected_file: where they are listed; None when there are none.
+    """
+
+    read: int
+    added: int
+    scored: int
+    unscored: int
+    rejected: tuple[Rejection, ...] = ()
+    rejected_file: str | None = None
+
+
+@dataclass(slots=True)
+class _Counts:
+    read: int = 0
+    added: int = 0
+    scored: int = 0
+    unscored: int = 0
+    rejected: list[Rejection] = field(default_factory=list)
+
+
+def import_trajectories(
+    dataset: Dataset,
+    files: Sequence[str | Path],
+    *,
+    source: str = "offline",
+    model: str = "",
+    run_id: str = "",
+    protocol: str = "train",
+) -> ImportReport:
+    """Add the responses of JSON, JSON Lines and Parquet files; those without a reward are scored.
+
+    Rows name their sample by `sample_id`, or by the id that its annotation had where that is unique, and hold
+    one response or a list. Importing the same file twice adds nothing.
+
+    Args:
+        source: of rows that name none; `model` and `run_id` likewise.
+        protocol: rules of scoring, see `tasks.PROTOCOLS`.
+
+    Raises:
+        AnnotationError: a file does not exist, or `source` is unknown. StoreError: the dataset is read-only.
+    """
+    from vrldata.commits import writable
+
+    if source not in SOURCES:
+        raise AnnotationError(f"source {source!r}: expected one of {', '.join(SOURCES)}")
+    writable(dataset, "trajectories")
+    paths = [Path(file).expanduser() for file in files]
+    for path in paths:
+        if not path.is_file():
+            raise AnnotationError(f"{path}: no such file")
+    samples = {sample.sample_id: sample for sample in dataset.iter_samples()}
+    names = own_names(samples)
+    defaults = ImportDefaults(source=source, model=model, run_id=run_id)
+    counts = _Counts()
+    for path in paths:
+        _import_file(dataset, path, samples, names, defaults, protocol, counts)
+    return ImportReport(
+        read=counts.read,
+        added=counts.added,
+        scored=counts.scored,
+        unscored=counts.unscored,
+        rejected=tuple(counts.rejected),
+        rejected_file=_write_rejections(dataset, counts.rejected),
+    )
+
+
+def _import_file(
+    dataset: Dataset,
+    path: Path,
+    samples: Mapping[str, Sample],
+    names: Mapping[str, str | None],
+    defaults: ImportDefaults,
+    protocol: str,
+    counts: _Counts,
+) -> None:
+    from vrldata.tables import with_trajectory_ids
+
+    found: list[Trajectory] = []
+    rejected: list[Rejection] = []
+    try:
+        for raw in read_rows(path):
+            try:
+                found += read_trajectories(raw, samples, names, defaults)
+            except RowFault as fault:
+                rejected.append(row_rejection(fault, str(path), raw.line, raw.row))
+    except FileFault as fault:
+        # what was read of a file that turns out to be broken is not trusted
+        counts.rejected.append(file_rejection(fault, str(path)))
+        return
+    counts.rejected += rejected
+    counts.read += len(found)
+    # ids first, over the whole file: they count places in groups, which batches must not cut
+    identified = with_trajectory_ids(found)
+    with progress(f"add {path.name}", total=len(identified), unit="responses") as bar:
+        for start in range(0, len(identified), ROWS_A_COMMIT):
+            batch = identified[start : start + ROWS_A_COMMIT]
+            _add(dataset, batch, samples, protocol, counts)
+            bar.advance(len(batch))
+
+
+def _add(
+    dataset: Dataset,
+    batch: Sequence[Trajectory],
+    samples: Mapping[str, Sample],
+    protocol: str,
+    counts: _Counts,
+) -> None:
+    from vrldata.trajectory_scores import score_trajectories
+
+    fresh = _unknown(dataset, batch)
+    scored = score_trajectories(fresh, samples, protocol=protocol)
+    counts.added += dataset.add_trajectories(scored)
+    for before, after in zip(fresh, scored, strict=True):
+        if before.reward is None:
+            counts.scored += after.reward is not None
+            counts.unscored += after.reward is None
+
+
+def _unknown(dataset: Dataset, batch: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those of `batch` that the dataset does not hold: scoring a response again would be for nothing."""
+    from vrldata.commits import sql_text
+
+    stored: set[str] = set()
+    table = dataset.open_table("trajectories")
+    if table.count_rows() == 0:
+        return list(batch)
+    for start in range(0, len(batch), 500):
+        listed = ", ".join(sql_text(one.trajectory_id) for one in batch[start : start + 500])
+        rows = table.to_table(columns=["trajectory_id"], filter=f"trajectory_id IN ({listed})")
+        stored.update(rows.column("trajectory_id").to_pylist())
+    return [one for one in batch if one.trajectory_id not in stored]
+
+
+def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | None:
+    """List rejections in the root, or in the working folder for a remote one; its path."""
+    from vrldata.annotations import write_rejected
+
+    target = (Path(dataset.root) if dataset.is_local else Path.cwd()) / REJECTED_FILE
+    if not rejected:
+        return None
+    write_rejected(target, rejected)
+    return str(target)
