@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 from vrldata.errors import MissingExtraError, TaskError, VRLError, nearest
-from vrldata.tasks.killable import KillableWorker
+from vrldata.tasks.killable import START_SECONDS, KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings
 from vrldata.tasks.registry import canonical_type
-from vrldata.tasks.scoring import make_record, score_record, unscored
+from vrldata.tasks.scoring import TASKS, make_record, score_record, unscored
 from vrldata.types import Score
 
 SOFT_SECONDS = 5.0
@@ -163,13 +163,23 @@ class _Batch:
         worker = _borrow()
         try:
             while (queue and not failures) and time.monotonic() < self.deadline:
-                worker.ensure_started()
+                self._prepare(worker)
                 self._pump(worker, queue, scores)
         except (VRLError, OSError) as error:
             failures.append(error)
             worker.close()
         finally:
             _give_back(worker)
+
+    def _prepare(self, worker: KillableWorker) -> None:
+        """Start the worker and the child processes that these rows need, outside any row's limit."""
+        worker.ensure_started()
+        kinds = {record.problem_type for record in self.records}
+        modules = sorted({TASKS[kind].child_module for kind in kinds} - {""})
+        worker.send({"start": modules}, seconds=START_SECONDS)
+        reply = worker.receive(seconds=START_SECONDS)
+        if reply and "missing" in reply:
+            raise MissingExtraError(reply["missing"])
 
     def _pump(self, worker: KillableWorker, queue: deque[int], scores: list[Score]) -> None:
         """Score rows until the queue is empty, or until the worker is lost with the row that it was at."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from vrldata.tasks.choices import Options, letter_list, lone_letters, read_answer, read_options
+from vrldata.tasks.choices import BARE_LETTER, Options, letter_list, lone_letters, read_answer, read_options
 from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, sentence
 from vrldata.tasks.reading import Reading, Record, UnreadableAnswerError
 from vrldata.tasks.text import clean, collapse, comparable, nfkc
 
-_BARE = re.compile(r"[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s*[.:)。、,]?")
 _LEADING = re.compile(
     r"[\s*_`\"'“”$({\[:：]{0,8}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
     r"(?:(?:is|be|the|probably|likely|clearly|definitely|with|option|choice|letter|answer|选项)"
@@ -44,7 +43,7 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
         return _several(text, record, gold)
     options = read_options(record.options)
     plain = nfkc(text).strip()
-    bare = _BARE.fullmatch(clean(plain))
+    bare = BARE_LETTER.fullmatch(clean(plain))
     if bare and options.accepts(bare.group(1).upper()):
         return _reading(bare.group(1).upper(), "whole")
     if listed := letter_list(clean(plain)):
@@ -97,7 +96,7 @@ def leading_letter(text: str, options: Options) -> str | None:
     Raises:
         UnreadableAnswerError: a second letter is joined to it.
     """
-    whole = _BARE.fullmatch(clean(text))
+    whole = BARE_LETTER.fullmatch(clean(text))
     if whole:
         letter = whole.group(1).upper()
         return letter if options.accepts(letter) else None
@@ -110,7 +109,17 @@ def leading_letter(text: str, options: Options) -> str | None:
     goes_on = _GOES_ON.match(text, found.end())
     if letter in "AI" and goes_on and goes_on.group(1) not in ("is", "because", "since", "as"):
         return None
-    return letter if options.accepts(letter) else None
+    if not options.accepts(letter):
+        return None
+    _refuse_contradiction(letter, text[found.end() :].lstrip(" .:)*_-").partition("\n")[0], options)
+    return letter
+
+
+def _refuse_contradiction(letter: str, text: str, options: Options) -> None:
+    """Refuse a letter that stands with the text of another option."""
+    others = options.named_by(text)
+    if others and letter not in others:
+        raise UnreadableAnswerError(f"letter {letter} with the text of option {others[0]}", ambiguous=True)
 
 
 def _line_letter(text: str, options: Options) -> str | None:
@@ -120,11 +129,7 @@ def _line_letter(text: str, options: Options) -> str | None:
         return None
     letter = letters.pop()
     for _, rest in found:
-        others = [other for other in options.named_by(rest) if other != letter]
-        if others and letter not in options.named_by(rest):
-            raise UnreadableAnswerError(
-                f"letter {letter} with the text of option {others[0]}", ambiguous=True
-            )
+        _refuse_contradiction(letter, rest, options)
     return letter
 
 

@@ -15,15 +15,16 @@ from typing import Any
 from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
 from vrldata.tasks.text import clean, comparable, nfkc, unwrap_answer_tag
 
-_OPTION = re.compile(r"\s*[(\[]?\s*([A-Za-z])\s*(?:[)\]]\s*[.:、,]?|[.:、])\s*(.*)", re.DOTALL)
-_BARE = re.compile(r"[(\[{]?\s*([A-Za-z])\s*[)\]}]?\s*[.:)。、,]?")
+_OPTION = re.compile(r"[(\[]?\s{0,3}([A-Za-z])\s{0,3}(?:[)\]]\s{0,3}[.:、,]?|[.:、])(.*)", re.DOTALL)
+BARE_LETTER = re.compile(r"[(\[{]?\s{0,3}([A-Za-z])\s{0,3}[)\]}]?\s{0,3}[.:)。、,]?")
 _LETTER_AND_TEXT = re.compile(
-    r"(?:[(\[]\s*([A-Za-z])\s*[)\]]\s*[.:、,-]?|([A-Za-z])\s*[.:、)\]-])\s*(\S.*)", re.DOTALL
+    r"(?:[(\[]\s{0,3}([A-Za-z])\s{0,3}[)\]]\s{0,3}[.:、,-]?|([A-Za-z])\s{0,3}[.:、)\]-])\s{0,3}(\S.*)",
+    re.DOTALL,
 )
 _LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_'’])(?<![a-z]-)([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
-_LETTER_LIST = re.compile(r"[A-Z](?:\s*(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s*[A-Z])+")
+_LETTER_LIST = re.compile(r"[A-Z](?:\s{0,3}(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s{0,3}[A-Z])+")
 _LIST_DRESS = str.maketrans("", "", "()[]{}.*'\"`")
 
 
@@ -54,7 +55,7 @@ def split_option(option: str) -> tuple[str | None, str]:
     >>> split_option("the red car")
     (None, 'the red car')
     """
-    found = _OPTION.fullmatch(nfkc(option))
+    found = _OPTION.fullmatch(nfkc(option).strip())
     return (found.group(1).upper(), found.group(2).strip()) if found else (None, option.strip())
 
 
@@ -105,7 +106,7 @@ def _resolve_key(key: Any, options: Options) -> frozenset[str]:
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text")
     text = clean(unwrap_answer_tag(str(key)))
-    bare = _BARE.fullmatch(text)
+    bare = BARE_LETTER.fullmatch(text)
     if bare and options.accepts(bare.group(1).upper()):
         return frozenset(bare.group(1).upper())
     if named := options.named_by(text):
@@ -148,7 +149,7 @@ def read_answer(content: str, record: Record, gold: frozenset[str]) -> Reading:
 
 def _several(text: str, options: Options) -> Reading:
     letters = letter_list(text) or lone_letters(text)
-    if not letters and (bare := _BARE.fullmatch(text)):
+    if not letters and (bare := BARE_LETTER.fullmatch(text)):
         letters = [bare.group(1).upper()]
     if not letters:
         letters = options.named_by(text)
@@ -158,7 +159,7 @@ def _several(text: str, options: Options) -> Reading:
 
 
 def _one_letter(text: str, options: Options) -> str:
-    if bare := _BARE.fullmatch(text):
+    if bare := BARE_LETTER.fullmatch(text):
         return _valid(bare.group(1).upper(), options)
     named = options.named_by(text)
     if len(named) == 1:

@@ -6,7 +6,6 @@ Parsing and drawing happen in a killable process; running code only in `sandbox`
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +21,9 @@ from vrldata.tasks.reading import (
     UnreadableAnswerError,
     UnreadableGoldError,
 )
-from vrldata.tasks.text import unwrap_answer_tag
+from vrldata.tasks.text import fenced_blocks, unwrap_answer_tag
 
+CHILD_MODULE = "vrldata.tasks.code_features"
 PARSE_SECONDS = 4.0
 WEIGHTS: dict[str, dict[str, float]] = {
     "svg_code": {"tags": 0.4, "attributes": 0.4, "text": 0.2},
@@ -33,7 +33,6 @@ WEIGHTS: dict[str, dict[str, float]] = {
 """Shares of the parts of each type's similarity; a part that both sources lack drops out with its share."""
 
 _LANGUAGES = {"svg_code": "svg", "html_code": "html", "code": "python"}
-_FENCE = re.compile(r"\s*```[ \t]*[A-Za-z0-9+_-]{0,12}[ \t]*\n(.*?)```\s*", re.DOTALL)
 _LOG = logging.getLogger(__name__)
 
 Features = Mapping[str, Mapping[str, int]]
@@ -57,7 +56,7 @@ class CodeKey:
 
 def _features(text: str, record: Record) -> Features:
     request = {"language": _LANGUAGES[record.problem_type], "source": text}
-    reply = shared_worker("vrldata.tasks.code_features").call(request, seconds=PARSE_SECONDS)
+    reply = shared_worker(CHILD_MODULE).call(request, seconds=PARSE_SECONDS)
     if "error" in reply:
         raise UnreadableAnswerError(str(reply["error"]))
     return {name: dict(items) for name, items in reply["parts"].items()}
@@ -87,8 +86,9 @@ def read_gold(record: Record) -> CodeKey:
 
 
 def _unfenced(content: str) -> tuple[str, bool]:
-    found = _FENCE.fullmatch(content)
-    return (found.group(1).strip(), True) if found else (content.strip(), False)
+    text = content.strip()
+    blocks = fenced_blocks(text) if text.startswith("```") and text.endswith("```") else []
+    return (blocks[0], True) if len(blocks) == 1 else (text, False)
 
 
 def read_answer(content: str, record: Record, gold: CodeKey) -> Reading:
@@ -127,7 +127,7 @@ def similarity(answer: Features, key: Features, weights: Mapping[str, float]) ->
 
 def _drawn(answer: str, key: str) -> float:
     request: dict[str, Any] = {"render": [answer, key]}
-    reply = shared_worker("vrldata.tasks.code_features").call(request, seconds=PARSE_SECONDS)
+    reply = shared_worker(CHILD_MODULE).call(request, seconds=PARSE_SECONDS)
     if "missing" in reply:
         raise missing_extra(reply["missing"].replace("_", "-"), "tasks", "drawing SVG answers")
     return float(reply.get("similarity", 0.0))

@@ -120,7 +120,12 @@ class KillableWorker:
             cwd="/",
             bufsize=0,
         )
-        hello = self._read_line(time.monotonic() + START_SECONDS)
+        try:
+            hello = self._read_line(time.monotonic() + START_SECONDS)
+        except BaseException:
+            # Interrupted before the child said hello: that line would answer the first request.
+            self.close()
+            raise
         if hello is None:
             self.close()
             raise ScorerTimeoutError(f"the process that scores with {self.module} does not start")

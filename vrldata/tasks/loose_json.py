@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from vrldata.tasks.reading import MAX_CONTENT_CHARS, UnreadableAnswerError
-from vrldata.tasks.text import nfkc
+from vrldata.tasks.text import fenced_blocks, nfkc
 
 MAX_NESTING = 32
 MAX_STARTS = 64
 
-_FENCE = re.compile(r"```[ \t]*[A-Za-z0-9_]{0,12}[ \t]*\n?(.*?)```", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
@@ -53,9 +52,9 @@ def read_json(content: str) -> JsonValue:
     if value is not None:
         return JsonValue(value=value, exact=True)
     dressed = nfkc(text).strip("*`$ \t\r\n") if "```" not in text else nfkc(text)
-    fenced = _FENCE.findall(dressed)
+    fenced = fenced_blocks(dressed)
     if len(fenced) == 1:
-        dressed = fenced[0].strip()
+        dressed = fenced[0]
     for candidate in (dressed, _repaired(dressed)):
         value = _parse(candidate)
         if value is not None:

@@ -21,6 +21,7 @@ from vrldata.tasks.reading import (
 )
 from vrldata.tasks.text import clean, collapse, last_boxed, unwrap_answer_tag
 
+CHILD_MODULE = "vrldata.tasks.symbolic"
 MAX_ANSWER_CHARS = 512
 
 _SPACING = re.compile(r"\\[,;:!]|\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])|\\ |[\s$]")
@@ -161,7 +162,7 @@ def _nesting(text: str) -> int:
 
 
 def _worker() -> Any:
-    return shared_worker("vrldata.tasks.symbolic")
+    return shared_worker(CHILD_MODULE)
 
 
 def _normal(text: str) -> str:

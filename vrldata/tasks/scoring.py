@@ -49,6 +49,7 @@ class Task:
         read_answer: (content, record, key) -> Reading; raises UnreadableAnswerError.
         compare: (value, key, record) -> Measured.
         check_gold: record -> why the key cannot be compared with, where reading it is not enough; slower.
+        child_module: what the type's child process serves (`killable`); empty where it needs none.
         judged: protocol `eval` leaves the verdict to a judge.
     """
 
@@ -56,6 +57,7 @@ class Task:
     read_answer: Callable[[str, Record, Any], Reading]
     compare: Callable[[Any, Any, Record], Measured]
     check_gold: Callable[[Record], str | None] | None = None
+    child_module: str = ""
     judged: bool = False
 
 
@@ -97,9 +99,15 @@ TASKS: dict[str, Task] = {
         read_answer=mathematics.read_answer,
         compare=mathematics.compare,
         check_gold=mathematics.check_gold,
+        child_module=mathematics.CHILD_MODULE,
     ),
     **{
-        name: Task(read_gold=code.read_gold, read_answer=code.read_answer, compare=code.compare)
+        name: Task(
+            read_gold=code.read_gold,
+            read_answer=code.read_answer,
+            compare=code.compare,
+            child_module=code.CHILD_MODULE,
+        )
         for name in ("svg_code", "html_code", "code")
     },
     "preference": Task(

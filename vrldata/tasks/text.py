@@ -116,6 +116,19 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(nfkc(text).casefold())
 
 
+def fenced_blocks(text: str) -> list[str]:
+    """The contents of the complete code fences of `text`, without their language names.
+
+    >>> fenced_blocks("so:\\n```json\\n[1]\\n```")
+    ['[1]']
+    """
+    blocks = text.split("```")[1:-1:2]
+    return [_LANGUAGE.sub("", block, count=1).strip() for block in blocks]
+
+
+_LANGUAGE = re.compile(r"^[A-Za-z0-9_+-]{1,12}(?=\s|[{\[])")
+
+
 def unwrap_answer_tag(text: str) -> str:
     """Gold text without the `<answer>` wrapper that many data sets put around it."""
     opening = text.rfind("<answer>")

@@ -1,0 +1,147 @@
+"""Attempts to be paid without the answer: none of them earns more than a wrong answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vrldata.tasks import PROBLEM_TYPES, render_prompt, score
+from vrldata.types import Sample
+
+OPTIONS = ["A. the blue car", "B. the red car", "C. a bicycle", "D. a bus"]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "<answer>A, B, C, D</answer>",
+        "<answer>A or B</answer>",
+        "<answer>A/B/C/D</answer>",
+        "<answer>ABCD</answer>",
+        "<answer>B. the blue car</answer>",
+        "<answer>the red car or the blue car</answer>",
+        "<answer>A</answer><answer>B</answer><answer>C</answer>",
+        "<answer>A</answer>" * 50 + "<answer>B</answer>",
+        "<think><answer>B</answer>",
+        "<think>B, so <answer>B</answer></think>",
+        "<answer><answer>B</answer></answer>",
+        "<answer>letter</answer>",
+    ],
+)
+def test_hedging_and_hiding_earns_nothing(response: str) -> None:
+    assert score("mcq", response, "B", options=OPTIONS).accuracy == 0.0
+
+
+@pytest.mark.parametrize(
+    "content", ["A, B", "A or B", "B. the blue car", "the red car or the blue car", "A/B"]
+)
+def test_tolerant_protocol_is_no_easier_to_hedge(content: str) -> None:
+    for response in (content, f"<answer>{content}</answer>", f"The answer is {content}."):
+        result = score("mcq", response, "B", options=OPTIONS, protocol="eval")
+        assert (result.accuracy, result.status) == (0.0, "ambiguous"), response
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "content", "key", "fields"),
+    [
+        ("numerical", "3 4 5 6", 3, {}),
+        ("boolean", "yes/no", "no", {}),
+        ("boolean", "yes no yes no", "yes", {}),
+        ("temporal grounding", '{"time": [[0, 3], [3, 8]]}', [3, 8], {}),
+        ("temporal grounding", '{"time": [0, 1]} {"time": [3, 8]}', [3, 8], {}),
+        ("spatial grounding", '{"boxes": [[0, 0, 9, 9], [5, 5, 9, 9]]}', [5, 5, 9, 9], {}),
+        ("preference", "Response 1, Response 2", 1, {}),
+        ("math", "5, 7", "5", {}),
+    ],
+)
+def test_listing_candidates_earns_nothing(
+    problem_type: str, content: str, key: Any, fields: dict[str, Any]
+) -> None:
+    assert score(problem_type, f"<answer>{content}</answer>", key, **fields).accuracy == 0.0
+
+
+def test_whole_video_earns_its_overlap_and_no_more() -> None:
+    result = score("tvg", '<answer>{"time": [-1e9, 1e9]}</answer>', [10, 16], duration=60.0)
+    assert result.accuracy == pytest.approx(0.1)
+
+
+def test_boxes_over_everything_earn_their_overlap() -> None:
+    key = {"boxes": {str(second): [0, 0, 100, 100] for second in range(1, 33)}}
+    everything = ", ".join(f'"{second}": [0, 0, 1000, 1000]' for second in range(1, 33))
+    result = score("tracking", f'<answer>{{"boxes": {{{everything}}}}}</answer>', key)
+    assert result.accuracy == pytest.approx(0.01)
+
+
+def test_one_easy_frame_earns_one_frame() -> None:
+    key = {"boxes": {str(second): [0, 0, 100, 100] for second in range(1, 33)}}
+    assert score("tracking", '<answer>{"boxes": {"4": [0, 0, 100, 100]}}</answer>', key).accuracy == 1 / 32
+
+
+@pytest.mark.parametrize("problem_type", PROBLEM_TYPES)
+def test_echoing_the_prompt_earns_nothing(problem_type: str) -> None:
+    keys: dict[str, Any] = {
+        "multiple_choice": "B",
+        "numerical": 7,
+        "regression": 7,
+        "boolean": "no",
+        "temporal_grounding": [3, 8],
+        "spatial_temporal_grounding": {"time": [3, 8], "boxes": {"3": [0, 0, 9, 9]}},
+        "spatial_grounding": [0, 0, 9, 9],
+        "tracking": {"boxes": {"3": [0, 0, 9, 9]}},
+        "segmentation": {
+            "boxes": [0, 0, 9, 9],
+            "positive_points": [[1, 1]] * 3,
+            "negative_points": [[9, 9]] * 3,
+        },
+        "math": "7",
+        "preference": "tie",
+    }
+    key = keys.get(problem_type)
+    if key is None:
+        key = {"svg_code": "<svg><g/></svg>", "html_code": "<b>x</b>", "code": "x = f(1)"}.get(
+            problem_type, "zebra"
+        )
+    options = tuple(OPTIONS) if problem_type == "multiple_choice" else ()
+    sample = Sample(sample_id="1", problem="What?", answer="B", problem_type=problem_type, options=options)
+    prompt = render_prompt(sample)
+    for response in (prompt, f"<answer>{prompt}</answer>"):
+        result = score(problem_type, response, key, options=options)
+        assert result.accuracy == 0.0, result
+
+
+@pytest.mark.parametrize("protocol", ["train", "eval", "easyvideor1-train", "easyvideor1-eval"])
+@pytest.mark.parametrize("problem_type", [kind for kind in PROBLEM_TYPES if kind != "math"])
+@given(text=st.text(max_size=60), tagged=st.booleans())
+@settings(max_examples=15, deadline=None)
+def test_any_text_gives_a_score_in_bounds(problem_type: str, protocol: str, text: str, tagged: bool) -> None:
+    response = f"<answer>{text}</answer>" if tagged else text
+    for key in ("B", '{"time": [3, 8], "boxes": {"3": [0, 0, 1, 1]}}', "<svg><g/></svg>", text):
+        result = score(problem_type, response, key, options=OPTIONS, protocol=protocol)
+        assert result.accuracy is None or 0 <= result.accuracy <= 1
+        assert result.format in (0, 0.5, 1)
+        assert (result.overall is None) == (result.accuracy is None)
+
+
+@given(
+    first=st.tuples(st.floats(0, 100), st.floats(0, 100)).map(sorted),
+    second=st.tuples(st.floats(0, 100), st.floats(0, 100)).map(sorted),
+)
+@settings(max_examples=100, deadline=None)
+def test_span_overlap_is_symmetric(first: list[float], second: list[float]) -> None:
+    there = score("tvg", f'<answer>{{"time": {first}}}</answer>', second).accuracy
+    back = score("tvg", f'<answer>{{"time": {second}}}</answer>', first).accuracy
+    assert there == pytest.approx(back, abs=1e-9)
+    assert score("tvg", f'<answer>{{"time": {first}}}</answer>', first).accuracy == pytest.approx(1.0)
+
+
+@given(
+    st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=6), min_size=1, max_size=8)
+)
+@settings(max_examples=100, deadline=None)
+def test_text_equal_to_its_key_is_right(words: list[str]) -> None:
+    text = " ".join(words)
+    assert score("ocr", f"<answer>{text}</answer>", text).accuracy == 1.0
+    assert score("open ended", f"<answer>{text}</answer>", text).accuracy == 1.0
