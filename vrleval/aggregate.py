@@ -83,8 +83,23 @@ def macro_over(field: str) -> Rule:
     return rule
 
 
+def part_rule(part: str) -> Rule:
+    """The mean of a measure over the questions that it is defined for."""
+
+    def rule(predictions: Sequence[Prediction]) -> Tree:
+        return units_of(_defined_for(predictions, part), part)
+
+    return rule
+
+
+def _defined_for(predictions: Sequence[Prediction], part: str) -> list[Prediction]:
+    from vrleval.benchmarks.stvg import has_boxes
+
+    return [one for one in predictions if part not in SPATIAL_PARTS or has_boxes(one.answer)]
+
+
 def find_rule(name: str) -> Rule:
-    """The rule of a headline: `micro`, `macro:<field>`, or one of a benchmark's own.
+    """The rule of a headline: `micro`, `macro:<field>`, `part:<measure>`, or a benchmark's own.
 
     Raises:
         BenchmarkError: no such rule.
@@ -93,11 +108,13 @@ def find_rule(name: str) -> Rule:
 
     if name == "micro":
         return micro
+    if name.startswith("part:"):
+        return part_rule(name.removeprefix("part:"))
     if name.startswith("macro:"):
         return macro_over(name.removeprefix("macro:"))
     if name in HEADLINES:
         return HEADLINES[name]
-    known = ["micro", "macro:<field>", *HEADLINES]
+    known = ["micro", "macro:<field>", "part:<measure>", *HEADLINES]
     raise BenchmarkError(f"headline {name!r}: unknown; known: {', '.join(known)}.{nearest(name, known)}")
 
 
@@ -146,7 +163,7 @@ def _figures(benchmark: Benchmark, predictions: Sequence[Prediction]) -> list[Fi
     ]
     figures.append(figure("strict (answer tag only)", strict))
     for name, part in MEASURES.get(benchmark.metric, {}).items():
-        figures.extend(measure_figures(name, units_of(predictions, part)))
+        figures.extend(measure_figures(name, part_rule(part)(predictions)))
     for name, rule in FURTHER_FIGURES.get(benchmark.name, {}).items():
         figures.append(figure(name, rule(predictions)))
     return [item for item in figures if item.value is not None]
@@ -156,12 +173,16 @@ MEASURES: Mapping[str, Mapping[str, str]] = {
     "tiou": {"tIoU": "tiou"},
     "stvg": {"tIoU": "tiou", "sIoU": "siou", "vIoU": "viou"},
 }
+SPATIAL_PARTS = frozenset({"siou", "viou"})
+"""Measures that only questions with true boxes have."""
+
 """Metric to the measures reported beside it: name in tables to name in `Prediction.parts`."""
 
 
-def measure_figures(name: str, units: Sequence[Unit]) -> list[Figure]:
+def measure_figures(name: str, units: Tree) -> list[Figure]:
     """Mean of a measure over all questions, and its recall at 0.3, 0.5 and 0.7 (at least)."""
     figures = [figure(f"m_{name}", units)]
+    assert not isinstance(units, Mapping)
     for threshold in RECALL_THRESHOLDS:
         reached = [Unit(float(unit.value >= threshold), unit.cluster) for unit in units]
         figures.append(figure(f"{name}@{threshold}", reached))

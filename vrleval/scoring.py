@@ -78,10 +78,12 @@ def score_response(
     Raises:
         TaskError: the protocol or the problem type is unknown: a fault of the run, not of the response.
     """
+    from vrleval.benchmarks import SCORERS
     from vrleval.compat import apply_compat
 
     sample = question.sample
-    score = tasks.score(
+    own = SCORERS.get(question.benchmark)
+    score = (own(question, response.text) if own and context.protocol == "eval" else None) or tasks.score(
         sample.problem_type,
         response.text,
         sample.answer,

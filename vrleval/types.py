@@ -41,20 +41,23 @@ class Benchmark:
         title: as tables print it.
         description: one line.
         metric: what one question earns: `accuracy`, `mra`, `tiou`, `stvg`.
-        headline: how questions become the one figure: `micro`, `macro:<group>`, or a rule of `HEADLINES`.
+        headline: how questions become the one figure: `micro`, `macro:<group>`, `part:<measure>`, or a rule
+            of `HEADLINES`.
+        aliases: further names, such as those of EasyVideoR1.
         groups: fields of a row by which figures are also given.
         protocol: the scoring rules.
-        annotations: files under the data root, in order of preference.
+        annotations: file names that are looked for in the root, `valid_data` and the benchmark's folders.
+        official_files: patterns of the official files, looked for in the benchmark's own folders alone.
         videos: folders under the data root that a row's video path may be relative to.
-        fields: column of an official layout to field of a row.
-        layout: reader of a file that is no plain list of rows; a key of `LAYOUTS`.
+        fields: field of a row to the column of the official layout; `{column}` is filled in, `name*` collects
+            numbered columns.
         num_questions: rows of the complete benchmark; 0 where that is not known.
         chance: accuracy of guessing; None where there is no such figure.
         box_frame: coordinates of the boxes in the answers, as the scorer's `answer_coord_space`.
         judge: some questions need a judge.
         source: where annotations and videos come from.
         notes: what a reader of the figures must know.
-        subtitles: where the subtitle file of a row lies, with fields in braces; empty for none.
+        subtitles: where the subtitle file of a row lies, with columns in braces; empty for none.
         reference: published figures by model, in percent.
     """
 
@@ -63,12 +66,13 @@ class Benchmark:
     description: str = ""
     metric: str = "accuracy"
     headline: str = "micro"
+    aliases: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     protocol: str = "eval"
     annotations: tuple[str, ...] = ()
+    official_files: tuple[str, ...] = ()
     videos: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
-    layout: str = "rows"
     num_questions: int = 0
     chance: float | None = None
     box_frame: str = ""

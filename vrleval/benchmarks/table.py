@@ -60,7 +60,7 @@ def find_benchmark(name: str) -> Benchmark:
     table = benchmarks()
     wanted = name.lower().replace("-", "_")
     for known, benchmark in table.items():
-        if known.replace("-", "_") == wanted:
+        if wanted in {other.replace("-", "_") for other in (known, *benchmark.aliases)}:
             return benchmark
     raise BenchmarkError(f"benchmark {name!r}: unknown.{nearest(name, table)} `vrleval list` shows all.")
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vrldata.errors import BenchmarkError
 from vrleval.aggregate import counted
 from vrleval.intervals import Unit
 from vrleval.types import Prediction
+
+if TYPE_CHECKING:
+    from vrleval.aggregate import Rule
+    from vrleval.rows import Row
 
 GROUP_SIZE = 4
 QUADRATIC = (0.0, 6.25, 25.0, 56.25, 100.0)
@@ -72,6 +77,22 @@ def _canonical(structure: str) -> str:
         return json.dumps(json.loads(structure), separators=(",", ":"))
     except ValueError:
         return "".join(structure.split())
+
+
+def prepare(rows: list[Row]) -> list[Row]:
+    """Rows with the video's four questions as the unit that is scored."""
+    for row in rows:
+        row["unit"] = str(row.get("video_id") or str(row.get("id", "")).rpartition("-")[0])
+    return rows
+
+
+def groups_of_type(name: str) -> Rule:
+    """The rule over the groups of one type."""
+
+    def rule(predictions: Sequence[Prediction]) -> list[Unit]:
+        return groups_of_four([one for one in predictions if one.groups.get("group_type") == name])
+
+    return rule
 
 
 def groups_of_four(predictions: Sequence[Prediction]) -> list[Unit]:

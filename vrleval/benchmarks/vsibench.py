@@ -6,12 +6,29 @@ Yang et al. 2024, "Thinking in Space". Numbers are scored by mean relative accur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vrleval.aggregate import split_by, units_of
 from vrleval.intervals import Tree
 from vrleval.types import Prediction
 
+if TYPE_CHECKING:
+    from vrleval.rows import Row
+
 DIRECTION = "object_rel_direction"
+
+
+def prepare(rows: list[Row]) -> list[Row]:
+    """Rows with `question_type`; those without options ask for a number."""
+    for row in rows:
+        label = row.get("question_type") or row.get("original_question_type")
+        if label:
+            row["question_type"] = str(label)
+        if not row.get("problem_type"):
+            row["problem_type"] = "multiple choice" if row.get("options") else "regression"
+        if not row.get("video") and row.get("scene_name"):
+            row["video"] = f"{row.get('dataset')}/{row['scene_name']}.mp4"
+    return rows
 
 
 def eight_tasks(predictions: Sequence[Prediction]) -> Tree:

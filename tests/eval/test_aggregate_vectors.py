@@ -1,0 +1,125 @@
+"""Every aggregate of the shared vectors, through the rules that reports use."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.conftest import shared_missing, shared_root
+from tests.eval.examples import make_prediction
+from vrleval.aggregate import find_rule, summarise
+from vrleval.benchmarks import ovobench, videomme_v2, videommmu, vsibench
+from vrleval.intervals import Unit, tree_mean
+from vrleval.types import Benchmark, Prediction
+
+
+def vectors() -> list[dict[str, Any]]:
+    path = shared_root() / "vectors" / "eval.json"
+    if shared_missing() or not path.is_file():
+        return []
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["aggregate_vectors"]
+    return found
+
+
+def percent(tree: Any) -> float:
+    value = tree_mean(tree)
+    assert value is not None
+    return 100 * value
+
+
+def videomathqa_mbin(given: Mapping[str, Any]) -> dict[str, float]:
+    predictions = []
+    for name, right in given.items():
+        if name.startswith("binary_correct"):
+            unit = given["question_id" + name.removeprefix("binary_correct")]
+            predictions += [
+                make_prediction(f"{unit}-{index}", float(value), unit=unit)
+                for index, value in enumerate(right)
+            ]
+    return {"mbin": percent(find_rule("videomathqa_mbin")(predictions))}
+
+
+def videomme_v2_group(given: list[Mapping[str, Any]]) -> dict[str, list[float]]:
+    return {
+        "group_scores": [
+            videomme_v2.group_score(group["type"], group.get("structure", ""), group["correct"])
+            for group in given
+        ]
+    }
+
+
+def failures_in_denominator(given: Mapping[str, int]) -> dict[str, float]:
+    statuses = {"correct": ("scored", 1.0), "wrong": ("scored", 0.0)}
+    predictions: list[Prediction] = []
+    for name, count in given.items():
+        if name == "n_total":
+            continue
+        status, score = statuses.get(name, (name, 0.0))
+        predictions += [make_prediction(f"{name}{i}", score, status=status) for i in range(count)]
+    assert len(predictions) == given["n_total"]
+    result = summarise(Benchmark(name="demo", title="demo"), predictions)
+    assert result.headline.value is not None
+    return {"accuracy": result.headline.value, "coverage": result.coverage, "n_failed": result.num_failed}
+
+
+def ovo_overall(given: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    tree = ovobench.by_category(
+        {task: [Unit(value, task)] for tasks in given.values() for task, value in tasks.items()}
+    )
+    figures = {category: tree_mean(part) for category, part in tree.items()}
+    assert set(figures) == set(given)
+    return {**{name: value or 0.0 for name, value in figures.items()}, "overall": tree_mean(tree) or 0.0}
+
+
+def delta_knowledge(given: Mapping[str, float]) -> dict[str, float]:
+    return {"delta_knowledge": videommmu.delta_knowledge(given["acc_before"], given["acc_after"])}
+
+
+def vsi_overall(given: Mapping[str, float]) -> dict[str, float]:
+    tree = vsibench.nest_directions({name: [Unit(value, name)] for name, value in given.items()})
+    return {"overall": tree_mean(tree) or 0.0}
+
+
+KINDS: dict[str, Callable[[Any], Mapping[str, Any]]] = {
+    "videomathqa_mbin": videomathqa_mbin,
+    "videomme_v2_group": videomme_v2_group,
+    "failures_in_denominator": failures_in_denominator,
+    "ovo_overall": ovo_overall,
+    "delta_knowledge": delta_knowledge,
+    "vsi_overall": vsi_overall,
+}
+
+
+@pytest.mark.skipif(not vectors(), reason=shared_missing() or "no vectors/eval.json")
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector['id']}-{vector['name']}")
+def test_aggregate_is_as_the_vector_says(vector: dict[str, Any]) -> None:
+    name = vector["name"]
+    assert name in KINDS, f"no check for aggregates of kind {name!r}"
+    found = KINDS[name](vector["input"])
+    for figure, expected in vector["expected"].items():
+        assert found[figure] == pytest.approx(expected, abs=1e-5), vector["reason"]
+
+
+def test_a_missing_member_of_a_group_is_wrong() -> None:
+    assert videomme_v2.group_score("relevance", "", [1, 1, 1]) == 56.25
+    assert videomme_v2.group_score("logic", "[1, 2, 3, 4]", [1, 1]) == 25.0
+
+
+def test_group_scores_follow_the_order_of_the_questions_not_of_the_answers() -> None:
+    values = {"001-1": 1.0, "001-2": 0.0, "001-3": 1.0, "001-4": 1.0}
+    groups = {"group_type": "logic", "group_structure": "[1,2,3,4]"}
+    predictions = [
+        make_prediction(name, values[name], unit="001", groups=groups) for name in reversed(values)
+    ]
+    assert tree_mean(find_rule("videomme_v2")(predictions)) == pytest.approx(0.0625)
+
+
+def test_unknown_kinds_of_headline_are_refused() -> None:
+    from vrldata.errors import BenchmarkError
+
+    with pytest.raises(BenchmarkError, match=re.escape("Did you mean 'vsibench'?")):
+        find_rule("vsibensh")
