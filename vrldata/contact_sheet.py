@@ -33,7 +33,8 @@ class SheetItem:
     Attributes:
         sample: None for a clip on its own.
         clips: with the frames to show only.
-        trajectories: in the order to show.
+        trajectories: in the order to show; not all that there are.
+        num_responses: trajectories of the sample in all, and of these scored and correct ones.
         trouble: why clips are missing; empty where none are.
     """
 
@@ -41,6 +42,16 @@ class SheetItem:
     clips: Sequence[Clip]
     trajectories: Sequence[Trajectory] = ()
     trouble: str = ""
+    num_responses: int = 0
+    num_scored: int = 0
+    num_correct: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """`solved`, `unsolved`, `mixed`, or `unscored`, over all responses."""
+        if not self.num_scored:
+            return "unscored"
+        return {0: "unsolved", self.num_scored: "solved"}.get(self.num_correct, "mixed")
 
 
 def marks_of(item: SheetItem) -> AnswerMarks:
@@ -142,6 +153,8 @@ def _sheet(item: SheetItem) -> Image.Image:
         _put_clip(page, clip, marks, small)
     if item.trouble:
         page.text(item.trouble, small, WRONG, most=4)
+    if item.num_responses:
+        page.text(responses_facts(item), small, FAINT, most=1)
     for trajectory in item.trajectories:
         _put_trajectory(page, trajectory, small)
     return page.finished()
@@ -210,6 +223,13 @@ def _put_trajectory(page: _Page, trajectory: Trajectory, font: SheetFont) -> Non
 
 def _verdict_colour(trajectory: Trajectory) -> str:
     return FAINT if trajectory.correct is None else ANSWER if trajectory.correct else WRONG
+
+
+def responses_facts(item: SheetItem) -> str:
+    """One line: how many responses there are, scored, correct and shown."""
+    plural = "" if item.num_responses == 1 else "s"
+    shown = f", best {len(item.trajectories)} shown" if item.num_responses > len(item.trajectories) else ""
+    return f"{item.num_responses} response{plural}, {item.num_correct} of {item.num_scored} scored correct{shown}"
 
 
 def trajectory_facts(trajectory: Trajectory) -> str:

@@ -6,9 +6,9 @@ Drawing is the work of `contact_sheet`; the page lies in `templates/gallery.html
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ MOST_PNG_HEIGHT = 60_000
 """Pixels; beyond it many programs cannot show a picture."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReport:
     """Files written, and how many samples they show."""
 
@@ -93,23 +93,28 @@ def _items(
         samples = list(dataset.iter_samples(filter=filter, limit=limit))
     if not samples:
         raise StoreError(f"{dataset.uri}: no sample to show" + (f" matches {filter!r}" if filter else ""))
-    trajectories = _trajectories(dataset, [sample.sample_id for sample in samples])
-    return [_item(dataset, sample, trajectories.get(sample.sample_id, []), num_frames) for sample in samples]
+    sample_ids = [sample.sample_id for sample in samples]
+    trajectories, outcomes = _trajectories(dataset, sample_ids), _outcomes(dataset, sample_ids)
+    return [
+        dataclasses.replace(
+            _item(dataset, sample, num_frames),
+            trajectories=trajectories.get(sample.sample_id, []),
+            **outcomes.get(sample.sample_id, {}),
+        )
+        for sample in samples
+    ]
 
 
-def _item(dataset: Dataset, sample: Sample, trajectories: Sequence[Trajectory], num_frames: int) -> SheetItem:
+def _item(dataset: Dataset, sample: Sample, num_frames: int) -> SheetItem:
     from vrldata.contact_sheet import SheetItem
 
     try:
-        clips = _clips(dataset, sample, num_frames)
+        return SheetItem(sample=sample, clips=_clips(dataset, sample, num_frames))
     except (MissingClip, StoreError) as error:
-        return SheetItem(sample=sample, clips=(), trajectories=trajectories, trouble=str(error))
-    return SheetItem(sample=sample, clips=clips, trajectories=trajectories)
+        return SheetItem(sample=sample, clips=(), trouble=str(error))
 
 
 def _clips(dataset: Dataset, sample: Sample, num_frames: int) -> list[Clip]:
-    import dataclasses
-
     from vrldata.answer_marks import answer_marks
     from vrldata.lookup import missing_media
 
@@ -160,6 +165,19 @@ def _trajectories(dataset: Dataset, sample_ids: Sequence[str]) -> dict[str, list
     return found
 
 
+def _outcomes(dataset: Dataset, sample_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Numbers of responses, scored and correct ones of each sample."""
+    from vrldata.commits import sql_text
+
+    listed = ", ".join(sql_text(sample_id) for sample_id in sample_ids)
+    rows = dataset.sql(
+        "SELECT sample_id, count(*) AS num_responses, count(correct) AS num_scored, "  # noqa: S608
+        "count(*) FILTER (correct) AS num_correct FROM trajectories "
+        f"WHERE sample_id IN ({listed}) GROUP BY sample_id"
+    )
+    return {row.pop("sample_id"): row for row in rows.to_pylist()}
+
+
 def _write_png(items: Sequence[SheetItem], path: Path) -> None:
     from vrldata.contact_sheet import contact_sheet
     from vrldata.rows_output import whole_file
@@ -190,7 +208,7 @@ def _write_html(items: Sequence[SheetItem], path: Path, *, title: str) -> None:
 
 def _card(item: SheetItem) -> dict[str, Any]:
     """One sample as the template takes it."""
-    from vrldata.contact_sheet import marks_of, trajectory_facts
+    from vrldata.contact_sheet import marks_of, responses_facts, trajectory_facts
 
     marks = marks_of(item)
     return {
@@ -202,7 +220,8 @@ def _card(item: SheetItem) -> dict[str, Any]:
             {"facts": trajectory_facts(one), "response": one.response, "correct": one.correct}
             for one in item.trajectories
         ],
-        "verdict": _verdict(item.trajectories),
+        "verdict": item.verdict,
+        "responses": responses_facts(item),
     }
 
 
@@ -224,13 +243,6 @@ def _clip_card(clip: Clip, marks: Any) -> dict[str, Any]:
             for index in range(len(clip.frames))
         ],
     }
-
-
-def _verdict(trajectories: Sequence[Trajectory]) -> str:
-    scored = [one.correct for one in trajectories if one.correct is not None]
-    if not scored:
-        return "unscored"
-    return "solved" if all(scored) else "mixed" if any(scored) else "unsolved"
 
 
 def _data_url(picture: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -149,12 +151,34 @@ def test_a_gallery_is_self_contained_and_escapes_everything(dataset: vrldata.Dat
     assert not re.search(r"https?://", page)
 
 
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [("", "7 of 7"), ("type=ocr", "2 of 7"), ("words=video+2%3F", "1 of 7"), ("verdict=mixed", "1 of 7")],
+)
+def test_a_browser_runs_the_filters_and_nothing_else(
+    dataset: vrldata.Dataset, tmp_path: Path, asked: str, count: str
+) -> None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    preview(dataset, html=tmp_path / "gallery.html")
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    page = f"{(tmp_path / 'gallery.html').as_uri()}#{asked}"
+    done = subprocess.run([browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=60)
+    found = Elements()
+    found.feed(done.stdout)
+    assert f'<span id="count">{count}</span>' in done.stdout
+    assert done.stdout.count('hidden=""') == 7 - int(count.split()[0])
+    assert found.tags.count("script") == 1
+
+
 def test_a_gallery_shows_the_best_responses(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     preview(dataset, sample_id="span", html=tmp_path / "gallery.html")
     page = (tmp_path / "gallery.html").read_text()
     assert re.findall(r"response \d", page) == ["response 8", "response 7", "response 6", "response 5"]
     assert "correct  ·  reward 0.800  ·  accuracy 0.8  ·  rollout step 0" in page
-    assert 'data-verdict="solved"' in page
+    assert "9 responses, 4 of 9 scored correct, best 4 shown" in page
+    assert 'data-verdict="mixed"' in page
 
 
 def test_text_in_any_script_is_drawn_or_named_by_code_point() -> None:
