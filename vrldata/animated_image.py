@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrldata.errors import DecodeError
+from vrldata.frame_collector import Allocate
 from vrldata.frame_plan import metadata_of, plan_frames
-from vrldata.frame_reader import Allocate
 from vrldata.resize import resize
 from vrldata.sampling import SamplingSpec, resized_size
 from vrldata.still_image import as_rgb, open_image

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrldata.errors import ConfigError, DecodeError, missing_extra, nearest
+from vrldata.frame_collector import Allocate, FrameCollector
 from vrldata.frame_plan import FramePlan, metadata_of, plan_frames
-from vrldata.frame_reader import Allocate, FrameCollector, Walk, plan_segments, read_all, read_segments
+from vrldata.frame_reader import Walk, read_all
 from vrldata.media_file import find_media_file, read_head
 from vrldata.sampling import SamplingSpec, normalise_video_path
+from vrldata.segment_reader import plan_segments, read_segments
 from vrldata.types import Clip, VideoMetadata
 from vrldata.video_stream import PacketTable, Timeline, read_packets, timeline_by_rate, timeline_of
 
@@ -124,38 +126,35 @@ def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Alloca
     table = read_packets(file)
     try:
         if table.timed:
-            frame_pts = table.frame_pts()
-            plan = plan_frames(
-                timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec
-            )
-            segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
-            if segments is not None:
-                collector = FrameCollector(plan.slots(frame_pts), spec, allocate)
-                if read_segments(file, table, frame_pts, segments, threads, collector):
-                    return _finish(table, plan, collector, [])
-        else:
-            frame_pts = None
-            plan = plan_frames(timeline_by_rate(int(table.shown.sum()), table.coded_rate), spec)
-        collector = FrameCollector(plan.slots(range(len(plan.timeline))), spec, allocate)
-        walk = read_all(file, table, threads, collector)
-        if not walk.damaged and table.complete and _as_foretold(walk, frame_pts, len(plan.timeline)):
-            return _finish(table, plan, collector, [])
-        return _decode_surprising(file, table, walk, spec, threads, allocate)
+            decoded = _decode_foretold(file, table, spec, threads, allocate)
+            if decoded is not None:
+                return decoded
+        return _decode_everything(file, table, spec, threads, allocate)
     except DecodeError as error:
         text = str(error)
         raise error if text.startswith(str(file)) else DecodeError(f"{file}: {text}") from error
 
 
-def _as_foretold(walk: Walk, frame_pts: NDArray[np.int64] | None, num_frames: int) -> bool:
-    if frame_pts is None:
-        return len(walk.pts) == num_frames
-    return len(walk.pts) == len(frame_pts) and walk.pts == frame_pts.tolist()
+def _decode_foretold(
+    file: Path, table: PacketTable, spec: SamplingSpec, threads: int, allocate: Allocate
+) -> _Decoded | None:
+    """The clip by the forecast of the packet table; None where the file is not as foretold."""
+    frame_pts = table.frame_pts()
+    if not len(frame_pts):
+        return None
+    plan = plan_frames(timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec)
+    segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
+    with FrameCollector(plan.slots(frame_pts), spec, allocate, threads=threads) as collector:
+        if not read_segments(file, table, frame_pts, segments, threads, collector):
+            return None
+        return _finish(table, plan, collector, [])
 
 
-def _decode_surprising(
-    file: Path, table: PacketTable, walk: Walk, spec: SamplingSpec, threads: int, allocate: Allocate
+def _decode_everything(
+    file: Path, table: PacketTable, spec: SamplingSpec, threads: int, allocate: Allocate
 ) -> _Decoded:
-    """Decode once more, now that it is known which frames there are."""
+    """Learn from a full decode which frames there are, then decode once more for those that are wanted."""
+    walk = read_all(file, table, threads, None)
     if walk.damaged and threads > 1:
         # what a decoder makes of damage may depend on the timing of its threads; one thread repeats itself
         threads = 1
@@ -177,11 +176,11 @@ def _decode_surprising(
         window_frames=plan.window_frames,
         notes=plan.notes,
     )
-    collector = FrameCollector(plan.slots(ordinals), spec, allocate)
-    read_all(file, table, threads, collector)
-    if not collector.complete:
-        raise DecodeError(f"{file}: it gives other frames each time it is decoded; the file is damaged")
-    return _finish(table, plan, collector, _damage_notes(walk, table, replaced))
+    with FrameCollector(plan.slots(ordinals), spec, allocate, threads=threads) as collector:
+        read_all(file, table, threads, collector)
+        if not collector.complete:
+            raise DecodeError(f"{file}: it gives other frames each time it is decoded; the file is damaged")
+        return _finish(table, plan, collector, _damage_notes(walk, table, replaced))
 
 
 def _decoded_timeline(table: PacketTable, walk: Walk) -> tuple[Timeline, NDArray[np.int64]]:
@@ -232,6 +231,7 @@ def _damage_notes(walk: Walk, table: PacketTable, replaced: int) -> list[str]:
 
 
 def _finish(table: PacketTable, plan: FramePlan, collector: FrameCollector, damage: list[str]) -> _Decoded:
+    collector.settle()
     frames, geometry, timeline = collector.frames, collector.geometry, plan.timeline
     if frames is None or geometry is None or not collector.complete:
         raise DecodeError("no frame could be decoded")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vrldata.errors import DecodeError
-from vrldata.frame_reader import Allocate
+from vrldata.frame_collector import Allocate
 from vrldata.sampling import SamplingSpec, resized_image_size
 from vrldata.types import VideoMetadata
 

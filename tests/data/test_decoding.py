@@ -18,11 +18,12 @@ from PIL import Image
 
 from tests.data.synthetic_video import number_in, write_video
 from vrldata import decoding
+from vrldata.coded_pictures import ReferenceReader
 from vrldata.decoding import decode, decoder_version
 from vrldata.errors import ConfigError, DecodeError
-from vrldata.frame_reader import plan_segments
 from vrldata.media_file import source_fingerprint
 from vrldata.sampling import SamplingSpec
+from vrldata.segment_reader import plan_segments
 from vrldata.video_stream import read_packets
 
 
@@ -99,7 +100,7 @@ def test_sparse_reading_gives_the_frames_of_a_full_decode(tmp_path, monkeypatch,
     file = write_video(tmp_path / f"clip.{container}", 400, width=96, height=64, **options)
     spec = SamplingSpec(max_frames=6)
     with monkeypatch.context() as patch:
-        patch.setattr(decoding, "plan_segments", lambda *_: None)
+        patch.setattr(decoding, "read_segments", lambda *_: False)
         full = decode(file, spec)
     read_everything = []
     monkeypatch.setattr(decoding, "read_all", lambda *call: read_everything.append(call))
@@ -113,8 +114,49 @@ def test_sparse_reading_gives_the_frames_of_a_full_decode(tmp_path, monkeypatch,
 def test_dense_sampling_reads_everything(video):
     table = read_packets(video)
     pts = table.frame_pts()
-    assert plan_segments(table, pts, list(range(0, 600, 5))) is None
-    assert len(plan_segments(table, pts, [0, 300, 599])) == 3
+    (whole,) = plan_segments(table, pts, list(range(0, 600, 5)))
+    assert (whole.first, whole.last) == (0, 599)
+    assert [segment.first for segment in plan_segments(table, pts, [0, 300, 599])] == [0, 300, 570]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bf": "3", "x264-params": "b-pyramid=none:open-gop=1"},
+        {"codec": "libx265", "x265-params": "log-level=none"},
+    ],
+    ids=["h264", "open", "hevc"],
+)
+@pytest.mark.parametrize("container", ["mp4", "mkv", "ts"])
+def test_pictures_that_nobody_needs_are_left_out_without_a_trace(tmp_path, monkeypatch, options, container):
+    file = write_video(tmp_path / f"clip.{container}", 120, width=96, height=64, gop=120, **options)
+    spec = SamplingSpec(fps=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "read_segments", lambda *_: False)
+        full = decode(file, spec)
+    given_up = []
+    monkeypatch.setattr(decoding, "read_all", lambda *call: given_up.append(call))
+    quick = decode(file, spec)
+    assert not given_up
+    assert (quick.frames == full.frames).all()
+    assert numbers(quick) == full.metadata.frame_indices.tolist()
+
+
+def test_unreferenced_pictures_are_told_by_their_headers(tmp_path):
+    import av
+
+    file = write_video(
+        tmp_path / "clip.mp4", 60, gop=60, bf="3", **{"x264-params": "b-pyramid=none:b-adapt=0"}
+    )
+    with av.open(str(file)) as container:
+        reader = ReferenceReader.of(container.streams.video[0].codec_context)
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+        left_out = [packet for packet in packets if reader.is_unreferenced(packet)]
+    with av.open(str(file)) as container:
+        bidirectional = [frame.pts for frame in container.decode(video=0) if int(frame.pict_type) == 3]
+    assert sorted(packet.pts for packet in left_out) == bidirectional
+    assert len(bidirectional) > 30
 
 
 def test_a_key_flag_on_a_picture_that_needs_others_falls_back(tmp_path):
