@@ -184,6 +184,7 @@ class _Batch:
     def _pump(self, worker: KillableWorker, queue: deque[int], scores: list[Score]) -> None:
         """Score rows until the queue is empty, or until the worker is lost with the row that it was at."""
         held: deque[int] = deque()
+        restarting = False
         while True:
             while len(held) < _IN_FLIGHT and time.monotonic() < self.deadline:
                 try:
@@ -195,8 +196,12 @@ class _Batch:
             if not held:
                 return
             left = self.deadline - time.monotonic()
+            uses_child = bool(TASKS[self.records[held[0]].problem_type].child_module)
+        soft = self.soft_seconds
+        return {"record": fields, "settings": settings, "protocol": self.protocol, "soft_seconds": soft}
+            limit = self.hard_seconds + (START_SECONDS if restarting and uses_child else 0.0)
             try:
-                reply = worker.receive(seconds=max(0.0, min(self.hard_seconds, left)))
+                reply = worker.receive(seconds=max(0.0, min(limit, left)))
                 reason = "the scoring process died on this row"
             except ScorerTimeoutError as error:
                 reply, reason = None, str(error)
@@ -208,6 +213,8 @@ class _Batch:
             if "missing" in reply:
                 raise MissingExtraError(reply["missing"])
             scores[row] = Score(**reply)
+            if uses_child:
+                restarting = scores[row].status == "timeout"
 
     def _request(self, record: Record) -> dict[str, Any]:
         fields = {name: getattr(record, name) for name in Record.__dataclass_fields__ if name != "settings"}

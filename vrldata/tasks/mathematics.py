@@ -106,9 +106,9 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
                 raise
     if content.count("\\boxed{") > 1:
         raise UnreadableAnswerError("several boxed results", ambiguous=True)
-    text = clean(content)
+    text = clean(content.strip().rstrip(".。"))
     boxed = last_boxed(text)
-    text = boxed.strip() if boxed is not None else text
+    text = boxed.strip() if boxed is not None else _one_formula(text)
     if len(text) > MAX_ANSWER_CHARS:
         raise UnreadableAnswerError(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
     if not text:
@@ -116,6 +116,12 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
     if "$" in text.replace("\\$", ""):
         raise UnreadableAnswerError("several formulas", ambiguous=True)
     return Reading(value=text, shown=text)
+
+
+def _one_formula(text: str) -> str:
+    """The formula between the only two `$` of a sentence, else the whole text."""
+    pieces = text.replace("\\$", "").split("$")
+    return clean(pieces[1]) if len(pieces) == 3 else text
 
 
 def compare(value: Any, gold: MathKey, record: Record) -> Measured:
