@@ -229,7 +229,8 @@ def responses_facts(item: SheetItem) -> str:
     """One line: how many responses there are, scored, correct and shown."""
     plural = "" if item.num_responses == 1 else "s"
     shown = f", best {len(item.trajectories)} shown" if item.num_responses > len(item.trajectories) else ""
-    return f"{item.num_responses} response{plural}, {item.num_correct} of {item.num_scored} scored correct{shown}"
+    correct = f"{item.num_correct} of {item.num_scored} scored correct"
+    return f"{item.num_responses} response{plural}, {correct}{shown}"
 
 
 def trajectory_facts(trajectory: Trajectory) -> str:

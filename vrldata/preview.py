@@ -165,7 +165,7 @@ def _trajectories(dataset: Dataset, sample_ids: Sequence[str]) -> dict[str, list
     return found
 
 
-def _outcomes(dataset: Dataset, sample_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+def _outcomes(dataset: Dataset, sample_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Numbers of responses, scored and correct ones of each sample."""
     from vrldata.commits import sql_text
 

@@ -62,7 +62,7 @@ def make_dataset() -> Callable[..., vrldata.Dataset]:
                     split="val" if number % 5 == 4 else "train",
                     problem=f"What is in video {number}?",
                     answer="AB"[number % 2],
-                    problem_type="multiple_choice" if number % 2 else "numerical",
+                    problem_type="multiple_choice" if number % 2 else "ocr",
                     data_type="video",
                     options=("first", "second"),
                     videos=(video.video_path,),

@@ -1,0 +1,171 @@
+"""Exports, each read back by the loader of the tool that it is for, or against its documented columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import vrldata
+from vrldata.commits import merge_rows
+from vrldata.errors import ConfigError, FilterError, StoreError
+from vrldata.export import ExportOptions, export
+from vrldata.tables import sample_to_row
+from vrldata.types import Sample, Trajectory
+
+
+@pytest.fixture(scope="module")
+def dataset(
+    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., vrldata.Dataset]
+) -> vrldata.Dataset:
+    made = make_dataset(tmp_path_factory.mktemp("export") / "clips", 6)
+    made.add_trajectories(
+        Trajectory(
+            trajectory_id=f"t{number}",
+            sample_id=f"s{number % 3}",
+            response=f"response {number}",
+            source="rollout",
+            reward=number / 10,
+        )
+        for number in range(9)
+    )
+    return made
+
+
+@pytest.mark.parametrize("output_format", ["jsonl", "parquet"])
+def test_annotations_come_back_through_the_annotation_reader(
+    dataset: vrldata.Dataset, tmp_path: Path, output_format: str
+) -> None:
+    from vrldata.annotations import read_annotations
+
+    report = export(dataset, tmp_path, output_format, best=2, min_reward=0.3)
+    assert [Path(file).stem for file in report.files] == ["train", "val"]
+    read = read_annotations(report.files, video_root=tmp_path)
+    assert read.rejected == []
+    before = {sample.sample_id: sample for sample in dataset.iter_samples()}
+    assert len(read.samples) == len(before) == report.num_samples
+    for sample in read.samples:
+        same = before[sample.sample_id.partition("/")[2]]
+        for name in (
+            "problem",
+            "answer",
+            "problem_type",
+            "options",
+            "videos",
+            "images",
+            "split",
+            "data_source",
+        ):
+            assert getattr(sample, name) == getattr(same, name), name
+        assert sample.extra["number"] == same.extra["number"]
+    assert sorted(one.response for one in read.offline) == [f"response {number}" for number in range(3, 9)]
+
+
+def test_verl_rows_have_the_documented_columns(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    report = export(
+        dataset, tmp_path, "verl", split="train", options=ExportOptions(video_root="/data/videos")
+    )
+    [first, *_] = pq.read_table(report.files[0]).to_pylist()
+    assert set(first) == {
+        "data_source",
+        "prompt",
+        "images",
+        "videos",
+        "ability",
+        "reward_model",
+        "extra_info",
+    }
+    [message] = first["prompt"]
+    assert message["role"] == "user"
+    # verl splits the text at its placeholders and takes one medium for each
+    assert re.findall("<image>|<video>", message["content"]) == ["<video>", "<image>"]
+    assert first["videos"] == [{"video": "/data/videos/videos/0.mp4"}]
+    assert first["images"] == [{"image": "/data/videos/images/0.png"}]
+    assert first["reward_model"] == {"style": "rule", "ground_truth": "A"}
+    assert first["extra_info"]["index"] == "s0"
+    assert json.loads(first["extra_info"]["extra"]) == {"number": 0}
+
+
+def test_trl_rows_load_with_datasets(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    import datasets
+
+    report = export(dataset, tmp_path / "rl", "trl", split="train")
+    rows = datasets.Dataset.from_parquet(report.files[0], cache_dir=str(tmp_path / "cache"))
+    [message] = rows[1]["prompt"]
+    assert [part["type"] for part in message["content"]] == ["video", "text"]
+    assert (rows[1]["solution"], rows[1]["videos"]) == ("B", ["videos/1.mp4"])
+    assert "completion" not in rows.column_names
+
+
+def test_trl_rows_with_responses_are_prompt_and_completion(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    report = export(dataset, tmp_path, "trl", filter="sample_id = 's2'", best=1, min_reward=0.5)
+    [row] = pq.read_table(report.files[0]).to_pylist()
+    assert row["completion"] == [{"role": "assistant", "content": [{"type": "text", "text": "response 8"}]}]
+    assert row["reward"] == pytest.approx(0.8)
+
+
+def test_webdataset_shards_load_with_webdataset(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    webdataset = pytest.importorskip("webdataset")
+    options = ExportOptions(shard_bytes=40_000)
+    report = export(dataset, tmp_path, "webdataset", split="train", options=options)
+    assert len(report.files) > 1
+    rows = list(webdataset.WebDataset(report.files, shardshuffle=False).decode())
+    for number, row in zip((0, 1, 2, 3, 5), rows, strict=True):
+        assert row["json"]["problem_id"] == f"s{number}"
+        assert row["0.npy"].shape == (4, 32, 32, 3)
+        assert row["0.npy"].dtype == np.uint8
+        assert row["0.npy"][0, 0, 0, 0] == number * 8
+        assert row["json"]["clips"][0]["timestamps"] == [0.0, 0.5, 1.0, 1.5]
+    assert rows[0]["1.npy"].shape == (1, 32, 32, 3)
+
+
+def test_a_sample_without_clips_is_left_out_of_shards_and_told(
+    tmp_path: Path, make_dataset: Callable[..., vrldata.Dataset]
+) -> None:
+    made = make_dataset(tmp_path / "clips", 2)
+    gone = Sample(sample_id="gone", problem="?", answer="A", problem_type="ocr", videos=("gone.mp4",))
+    merge_rows(made, "samples", [sample_to_row(gone)])
+    report = export(made, tmp_path / "out", "webdataset")
+    assert report.num_samples == 2
+    assert report.skipped[0].startswith("gone: ")
+
+
+def test_values_of_different_kinds_in_extra_stay_readable(tmp_path: Path) -> None:
+    made = vrldata.create(tmp_path / "clips")
+    levels: list[Any] = [1, "two", {"three": 3}]
+    rows = [
+        Sample(sample_id=str(place), problem="?", answer="A", problem_type="ocr", extra={"level": level})
+        for place, level in enumerate(levels)
+    ]
+    merge_rows(made, "samples", [sample_to_row(row) for row in rows])
+    report = export(made, tmp_path / "out", "parquet")
+    found = {row["problem_id"]: row["level"] for row in pq.read_table(report.files[0]).to_pylist()}
+    assert {key: json.loads(value) for key, value in found.items()} == {"0": 1, "1": "two", "2": {"three": 3}}
+
+
+def test_a_split_cannot_leave_the_folder(tmp_path: Path) -> None:
+    made = vrldata.create(tmp_path / "clips")
+    row = Sample(sample_id="a", problem="?", answer="A", problem_type="ocr", split="../../evil")
+    merge_rows(made, "samples", [sample_to_row(row)])
+    for output_format in ("jsonl", "webdataset"):
+        report = export(made, tmp_path / "deep" / "out", output_format)
+        assert all(Path(file).parent == tmp_path / "deep" / "out" for file in report.files)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clips", "deep"]
+
+
+def test_wrong_formats_filters_and_empty_selections_are_named(
+    dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'parquet'"):
+        export(dataset, tmp_path, "parket")
+    with pytest.raises(FilterError, match="Did you mean 'answer'"):
+        export(dataset, tmp_path, "jsonl", filter="answr = 'A'")
+    with pytest.raises(StoreError, match="no sample to export matches"):
+        export(dataset, tmp_path, "jsonl", filter="answer = 'never'")
+    assert list(tmp_path.iterdir()) == []
