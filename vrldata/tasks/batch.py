@@ -197,8 +197,7 @@ class _Batch:
                 return
             left = self.deadline - time.monotonic()
             uses_child = bool(TASKS[self.records[held[0]].problem_type].child_module)
-        soft = self.soft_seconds
-        return {"record": fields, "settings": settings, "protocol": self.protocol, "soft_seconds": soft}
+            # A row that was cut off took its child process along: the new start is not this row's fault.
             limit = self.hard_seconds + (START_SECONDS if restarting and uses_child else 0.0)
             try:
                 reply = worker.receive(seconds=max(0.0, min(limit, left)))
