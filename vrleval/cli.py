@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -91,6 +92,97 @@ def run_command(
         text=lambda values: f"{table_text([result])}\n\nreport: {values['report']}",
     )
     raise typer.Exit(result.exit_code)
+
+
+@app.command("list")
+def list_command(as_json: JsonOption = False) -> None:
+    """Benchmarks with their fields, metrics and sizes, and the presets of frames.
+
+    Example: vrleval list
+    """
+    from vrleval.catalogue import catalogue, catalogue_text
+
+    print_result(catalogue(), as_json=as_json, text=catalogue_text)
+
+
+@app.command("doctor")
+def doctor_command(
+    data_root: Annotated[str, typer.Option(help="Folder with annotations and videos.")],
+    benchmarks: Annotated[
+        list[str] | None, typer.Option(help="Names, separated by commas; all if absent.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is missing on disk: annotations, videos, labels, readable answers.
+
+    Example: vrleval doctor --data-root ~/eval --benchmarks videomme,mvbench
+    """
+    from vrleval.doctor import examination_text, examine, exit_code
+
+    names = _names(benchmarks)
+    found = examine(data_root, names)
+    print_result(found, as_json=as_json, text=examination_text)
+    raise typer.Exit(exit_code(found, names))
+
+
+@app.command("judge")
+def judge_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    model: Annotated[str, typer.Option(help="Model that judges, as its server names it.")],
+    base_url: Annotated[str, typer.Option(help="OpenAI-compatible server, such as http://host:8000/v1.")],
+    api_key_env: Annotated[str, typer.Option(help="Variable with the server's key.")] = "OPENAI_API_KEY",
+    as_json: JsonOption = False,
+) -> None:
+    """Have the open answers of a run judged; answers that wait are asked again by the same command.
+
+    Example: vrleval judge eval-model --model Qwen/Qwen3-32B --base-url http://localhost:8000/v1
+    """
+    from vrleval.evaluate import exit_values, judge_run
+    from vrleval.results import table_text
+
+    result = judge_run(run, model=model, base_url=base_url, api_key_env=api_key_env)
+    print_result(exit_values(result), as_json=as_json, text=lambda values: table_text([result]))
+    waiting = any(result.statuses.get("needs_judge") for result in result.results)
+    raise typer.Exit(1 if waiting else result.exit_code)
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    html: Annotated[Path | None, typer.Option(help="File to write; default: report.html of the run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Figures of one or several runs as a table, and as one HTML file.
+
+    Example: vrleval report eval-a eval-b --html both.html
+    """
+    from vrleval.report import write_report
+    from vrleval.results import read_run, table_text
+
+    read = [read_run(folder) for folder in runs]
+    target = html or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    write_report(read, target)
+    print_result(
+        {"runs": [result.to_json() for result in read], "report": str(target)},
+        as_json=as_json,
+        text=lambda values: f"{table_text(read)}\n\nreport: {values['report']}",
+    )
+
+
+@app.command("compare")
+def compare_command(
+    a: Annotated[Path, typer.Argument(help="Folder of the first run.")],
+    b: Annotated[Path, typer.Argument(help="Folder of the second run.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Paired differences of two runs on the questions that both have, with 95 % intervals.
+
+    Example: vrleval compare eval-before eval-after
+    """
+    from vrleval.compare import compare_runs, comparison_text
+    from vrleval.results import read_run
+
+    print_result(compare_runs(read_run(a), read_run(b)), as_json=as_json, text=comparison_text)
 
 
 def main() -> None:

@@ -22,10 +22,11 @@ from vrleval.keys import draw
 from vrleval.loading import Loaded, load_dataset
 from vrleval.manifest import read_manifest, write_manifest
 from vrleval.model import ModelFacts, read_model_facts, short_name
-from vrleval.results import RunResult, write_results
+from vrleval.presets import PRESETS
+from vrleval.results import RunResult, read_run, write_results
 from vrleval.runner import Limits, Runner
 from vrleval.scoring import ScoringContext
-from vrleval.types import FAILED, Prediction
+from vrleval.types import FAILED, BenchmarkResult, Prediction
 
 logger = logging.getLogger(__name__)
 
@@ -75,10 +76,11 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         )
         predictions = asyncio.run(_run(runner, chosen, done, config.retry_failed))
         if config.judge_model:
-            from vrleval.judge import JudgeSettings, judge_predictions
+            from vrldata.tasks.judge import JudgeSettings
+            from vrleval.judge import judge_predictions
 
             settings = JudgeSettings(
-                model=config.judge_model, base_url=config.judge_url, api_key_env=config.api_key_env
+                model=config.judge_model, base_url=config.judge_url, api_key_variable=config.api_key_env
             )
             predictions = judge_predictions(predictions, settings, journal)
         write_manifest(
@@ -117,7 +119,7 @@ def collect(
     for item in loaded:
         own = [predictions[question.key] for question in item.questions if question.key in predictions]
         used += own
-        results.append(summarise(item.benchmark, own))
+        results.append(with_token_check(summarise(item.benchmark, own), config))
     return RunResult(
         folder=folder,
         manifest=read_manifest(folder),
@@ -126,6 +128,25 @@ def collect(
         rejected=tuple(row for item in loaded for row in item.rejected),
         min_coverage=config.min_coverage,
     )
+
+
+def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkResult:
+    """The result with its realised tokens logged, and a warning where they overrun the preset's budget."""
+    tokens = result.visual_tokens
+    if not tokens:
+        return result
+    logger.info(
+        "%s: tokens of the frames per prompt: %.0f to %.0f, median %.0f",
+        result.title,
+        tokens["min"],
+        tokens["max"],
+        tokens["median"],
+    )
+    budget = PRESETS[config.preset].video_tokens if config.preset in PRESETS else 0
+    if not budget or tokens["max"] <= budget:
+        return result
+    note = f"up to {tokens['max']:.0f} tokens per prompt, the preset's source states {budget}"
+    return dataclasses.replace(result, warnings=(*result.warnings, note))
 
 
 def _load(config: RunConfig) -> _Job:
@@ -199,6 +220,24 @@ def _context_length(job: _Job, max_tokens: int) -> int | None:
             job.facts.max_position_embeddings,
         )
     return min(wanted, job.facts.max_position_embeddings)
+
+
+def judge_run(folder: Path, *, model: str, base_url: str, api_key_env: str = "OPENAI_API_KEY") -> RunResult:
+    """Have the open answers of a finished run judged, and write its figures again.
+
+    Raises:
+        BenchmarkError: no run lies there. ConfigError: another process writes to it.
+    """
+    from vrldata.tasks.judge import JudgeSettings
+    from vrleval.judge import judge_predictions
+
+    digest = read_manifest(folder).get("config_digest")
+    with Journal(folder) as journal:
+        settings = JudgeSettings(model=model, base_url=base_url, api_key_variable=api_key_env)
+        judge_predictions(read_journal(folder, digest), settings, journal)
+    result = read_run(folder)
+    write_results(result)
+    return result
 
 
 def exit_values(result: RunResult) -> dict[str, Any]:

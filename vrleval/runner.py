@@ -123,7 +123,7 @@ class Runner:
         for chunk in chunks(batches, BATCHES_PER_CHUNK):
             by_source: dict[str, list[Question]] = {}
             for batch in chunk:
-                by_source.setdefault(batch.source, []).append(batch.questions[0])
+                by_source.setdefault(batch.source, []).extend(batch.questions)
             for source, questions in by_source.items():
                 await asyncio.to_thread(self._loaded[source].clips.prepare, questions)
             for batch in chunk:

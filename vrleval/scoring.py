@@ -102,6 +102,7 @@ def score_response(
         extracted=score.extracted,
         how=score.how,
         parts=dict(score.parts),
+        judge={"problem": asked} if (asked := sample.extra.get("judge_problem")) else {},
         **media_values(clips),
         **response_values(response),
     )

@@ -38,6 +38,9 @@ def prepare(rows: list[Row]) -> list[Row]:
             row.update(problem_type="boolean", options=[])
         elif form in ("caption_matching", "captioning"):
             row.update(problem_type="open-ended", options=[])
+        if form == "captioning" and row.get("mc_question"):
+            # the caption is judged by whether it answers this question
+            row["judge_problem"], row["answer"] = row["mc_question"], row.get("mc_answer")
         if not str(row.get("video", "")).strip() and row.get("video_id"):
             row["video"] = f"videos/{row['video_id']}.mp4"
     return rows
