@@ -153,7 +153,7 @@ def test_a_gallery_is_self_contained_and_escapes_everything(dataset: vrldata.Dat
 
 @pytest.mark.parametrize(
     ("asked", "count"),
-    [("", "7 of 7"), ("type=ocr", "2 of 7"), ("words=video+2%3F", "1 of 7"), ("verdict=mixed", "1 of 7")],
+    [("", "7 of 7"), ("type=ocr", "4 of 7"), ("words=video+2%3F", "1 of 7"), ("verdict=mixed", "1 of 7")],
 )
 def test_a_browser_runs_the_filters_and_nothing_else(
     dataset: vrldata.Dataset, tmp_path: Path, asked: str, count: str
