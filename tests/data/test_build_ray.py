@@ -1,0 +1,63 @@
+"""Builds that decode on a Ray cluster: the same rows as one on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vrldata
+from tests.data.synthetic_video import number_in, write_video
+
+pytest.importorskip("ray", reason="needs the extra ray")
+
+SPEC = vrldata.SamplingSpec(fps=4, max_frames=8)
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("videos")
+    for number in range(5):
+        write_video(folder / f"v{number}.mp4", 60 + number)
+    (folder / "text.mp4").write_text("no video")
+    return folder
+
+
+def row(name: str) -> dict[str, Any]:
+    return {"id": name, "problem": "?", "answer": "4", "problem_type": "numerical", "videos": [name]}
+
+
+@pytest.mark.parametrize("codec", ["raw", "zstd"])
+def test_a_build_on_ray_gives_the_rows_of_a_build_here(
+    ray_session: None, videos: Path, tmp_path: Path, codec: str
+) -> None:
+    rows = [row(f"v{number}.mp4") for number in range(5)] + [row("text.mp4"), row("gone.mp4")]
+    here = vrldata.create(tmp_path / "here")
+    there = vrldata.create(tmp_path / "there")
+    options = {"video_root": videos, "spec": SPEC, "codec": codec}
+    first = here.build(rows, workers=0, **options)
+    second = there.build(rows, ray_address="local", workers=2, **options)
+    assert (first.decoded, first.failed) == (second.decoded, second.failed) == (5, 2)
+    assert sorted(first.failures) == sorted(second.failures)
+    digests = [
+        dict(zip(*(found.column(name).to_pylist() for name in ("clip_id", "sha256")), strict=True))
+        for found in (here.frames.to_table(), there.frames.to_table())
+    ]
+    assert digests[0] == digests[1]
+    clip = there.clip("v3.mp4", SPEC)
+    assert [number_in(frame) for frame in clip.frames] == clip.metadata.frame_indices.tolist()
+    assert there.build(rows, ray_address="local", **options).reused == 5
+
+
+def test_a_budget_is_refused_on_ray(ray_session: None, videos: Path, tmp_path: Path) -> None:
+    dataset = vrldata.create(tmp_path / "clips")
+    with pytest.raises(vrldata.ConfigError, match="name a codec"):
+        dataset.build(
+            [row("v0.mp4")],
+            video_root=videos,
+            spec=SPEC,
+            codec="auto",
+            budget_bytes=10**9,
+            ray_address="local",
+        )
