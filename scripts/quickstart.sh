@@ -8,6 +8,8 @@ source scripts/install.sh
 OUT=${1:-quickstart-out}
 DATASET=$OUT/dataset
 STARTED=$SECONDS
+# The models here are tiny: one thread for each process leaves the cores to the engine, the trainer and the reader.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
 step() { # step TITLE COMMAND...: run a step, say how long it took
   local title=$1 started=$SECONDS
