@@ -44,13 +44,20 @@ class Medium:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredClip:
-    """A row of `frames` as a build sees it."""
+    """A row of `frames` as a build sees it.
+
+    Attributes:
+        content_key: digest of the source, key of the spec, kind: equal where the frames are.
+        current: decoding today would give the same pixels from the same source.
+        created_ns: when the row was written, nanoseconds since the epoch.
+    """
 
     source_bytes: int
     source_mtime_ns: int
     source_digest: str
     content_key: tuple[str, str, str]
     current: bool
+    created_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,7 @@ def stored_clips(dataset: Dataset) -> dict[str, StoredClip]:
                 source_digest=row["source_digest"],
                 content_key=(row["source_digest"], keys[spec], row["kind"]),
                 current=_is_current(row["preprocess_version"]),
+                created_ns=int(row["created_at"].timestamp() * 1e9),
             )
     return found
 
@@ -163,7 +171,9 @@ def make_plan(
 ) -> Plan:
     """Decide about each medium: there already, known to fail, the same as another, or to be decoded.
 
-    A file whose size and time are those of its row is taken as unchanged; otherwise its content decides.
+    A file with the size and modification time of its row, whose inode has not changed since the row was
+    written, is taken as unchanged; otherwise its content decides. A modification time can be set back after a
+    change, the change time of an inode cannot.
     Files that share size and spec with another are read too, to find equal content under two paths.
 
     Args:
@@ -191,7 +201,7 @@ def make_plan(
                 plan.failed[medium.clip_id] = _why_unreadable(medium)
             continue
         size_and_time = (status.st_size, status.st_mtime_ns)
-        if row is not None and row.current and size_and_time == (row.source_bytes, row.source_mtime_ns):
+        if row is not None and row.current and _untouched(status, row):
             plan.ready[medium.clip_id] = medium.clip_id
         elif row is not None:
             unsure.append(medium)
@@ -270,6 +280,11 @@ def _why_unreadable(medium: Medium) -> str:
 
 def _content_key(medium: Medium, source: SourceFingerprint) -> tuple[str, str, str]:
     return source.source_digest, medium.spec.key_json(), medium.kind
+
+
+def _untouched(status: os.stat_result, row: StoredClip) -> bool:
+    same = (status.st_size, status.st_mtime_ns) == (row.source_bytes, row.source_mtime_ns)
+    return same and status.st_ctime_ns <= row.created_ns
 
 
 def _seen(failure: FailedClip) -> tuple[int | None, int | None]:

@@ -356,6 +356,7 @@ def stored_ids(table: LanceDataset) -> pa.Table:
             "source_mtime_ns",
             "source_digest",
             "preprocess_version",
+            "created_at",
         ]
     )
 

@@ -143,6 +143,17 @@ def test_a_change_that_keeps_size_and_differs_in_time_is_noticed(
     assert abs(int(image.frames.mean()) - 200) <= 2
 
 
+def test_a_change_that_keeps_size_and_time_is_noticed(dataset: vrldata.Dataset, videos: Path) -> None:
+    from PIL import Image
+
+    for level in (10, 200):
+        Image.fromarray(np.full((64, 64, 3), level, np.uint8)).save(videos / "flat.bmp")
+        os.utime(videos / "flat.bmp", (7, 7))
+        build(dataset, [row("a.mp4", images=["flat.bmp"])], videos)
+    _, image = dataset.clips_of(dataset.sample("rows/0"))
+    assert abs(int(image.frames.mean()) - 200) <= 2
+
+
 def test_the_same_content_under_two_paths_is_stored_once(dataset: vrldata.Dataset, videos: Path) -> None:
     shutil.copy(videos / "a.mp4", videos / "twin.mp4")
     report = build(dataset, [row("a.mp4", 1), row("twin.mp4", 2)], videos)
