@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -39,7 +38,7 @@ class LazyCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the help text."""
-        return [name for name, (module, _) in COMMANDS.items() if find_spec(f"vrldata.commands.{module}")]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or None for an unknown name."""

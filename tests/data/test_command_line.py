@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -112,10 +111,7 @@ def test_maintenance_commands_tell_what_they_did(source: Path, tmp_path: Path) -
     assert "sha256" in broken.stdout
 
 
-MADE = [name for name, (module, _) in COMMANDS.items() if find_spec(f"vrldata.commands.{module}")]
-
-
-@pytest.mark.parametrize("command", MADE)
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr
