@@ -7,6 +7,7 @@ Processing", 1981, eq. 15, with a = -1/2).
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrldata.errors import missing_extra
-
-_BLOCK_BYTES = 32 << 20
-"""Most bytes of float32 source rows at a time."""
 
 
 def resize(picture: NDArray[np.uint8], height: int, width: int, method: str) -> NDArray[np.uint8]:
@@ -54,26 +52,53 @@ def _resize_rows(pixels: Any, height: int, width: int) -> Any:
     import torch
 
     source_height, source_width = pixels.shape[:2]
-    columns = torch.empty((source_width, height, 3), dtype=torch.float32)
-    taps, weights = _filter(source_height, height)
-    block = max(1, int(_BLOCK_BYTES / (source_width * 12) * height / source_height))
-    for begin in range(0, height, block):
-        rows = _weighted_rows(
-            pixels.view(source_height, -1), taps[begin : begin + block], weights[begin : begin + block]
-        )
-        columns[:, begin : begin + block] = rows.view(-1, source_width, 3).transpose(0, 1)
+    rows = _weighted_byte_rows(pixels.view(source_height, -1), *_filter(source_height, height))
+    columns = _scratch((source_width, height, 3))
+    columns.copy_(rows.view(height, source_width, 3).transpose(0, 1))
     values = _weighted_rows(columns.view(source_width, -1), *_filter(source_width, width))
-    return values.clamp_(min=0, max=255).round_().to(torch.uint8).view(width, height, 3).transpose(0, 1)
+    turned = values.clamp_(min=0, max=255).round_().to(torch.uint8).view(width, height, 3)
+    return turned.transpose(0, 1).contiguous()
+
+
+_buffers = threading.local()
+
+
+def _scratch(shape: tuple[int, ...]) -> Any:
+    """A float32 tensor that the thread uses again: the page faults of a new one cost a third of the work."""
+    import torch
+
+    if getattr(_buffers, "shape", None) != shape:
+        _buffers.tensor, _buffers.shape = torch.empty(shape, dtype=torch.float32), shape
+    return _buffers.tensor
 
 
 def _weighted_rows(rows: Any, taps: Any, weights: Any) -> Any:
-    """float32 (N, D): row n is the sum over k of weights[n, k] * rows[taps[n, k]]."""
-    import torch
+    """float32 (N, D): row n is the sum over k of weights[n, k] * rows[taps[n, k]], from float32 rows."""
     from torch.nn.functional import embedding_bag
 
-    first, last = int(taps.min()), int(taps.max())
-    used = rows[first : last + 1].to(torch.float32)
-    return embedding_bag(taps - first, used, per_sample_weights=weights, mode="sum")
+    return embedding_bag(taps, rows, per_sample_weights=weights, mode="sum")
+
+
+def _weighted_byte_rows(rows: Any, taps: Any, weights: Any) -> Any:
+    """`_weighted_rows` from uint8 rows, without a float copy of them where torch has the kernel for it."""
+    import torch
+
+    weighted_sum = getattr(torch.ops.quantized, "embedding_bag_byte_rowwise_offsets", None)
+    if weighted_sum is None:
+        return _weighted_rows(rows.to(torch.float32), taps, weights)
+    # the kernel reads the scale and the offset of a row, two float32, behind its bytes
+    scaled = torch.empty((rows.shape[0], rows.shape[1] + 8), dtype=torch.uint8)
+    scaled[:, :-8] = rows
+    scaled[:, -8:] = torch.tensor([1.0, 0.0], dtype=torch.float32).view(torch.uint8)
+    bags = torch.arange(0, taps.numel() + 1, taps.shape[1])
+    return weighted_sum(
+        scaled,
+        taps.reshape(-1),
+        bags,
+        mode=0,
+        per_sample_weights=weights.reshape(-1),
+        include_last_offset=True,
+    )
 
 
 @lru_cache(maxsize=64)

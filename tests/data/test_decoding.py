@@ -22,6 +22,7 @@ from vrldata.coded_pictures import ReferenceReader
 from vrldata.decoding import decode, decoder_version
 from vrldata.errors import ConfigError, DecodeError
 from vrldata.media_file import source_fingerprint
+from vrldata.resize import resize
 from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import plan_segments
 from vrldata.video_stream import read_packets
@@ -205,6 +206,19 @@ def test_frames_sizes_and_pixels_agree_with_the_reference(tmp_path, reference, g
     assert (exact.to_torch().float() == expected).all()
     difference = (native.to_torch().float() - expected).abs()
     assert native.frames.shape == exact.frames.shape
+    assert difference.max() <= 1
+    assert difference.mean() < 0.01
+
+
+@pytest.mark.parametrize("size", [(384, 672), (90, 160), (300, 200), (719, 1279)])
+@pytest.mark.parametrize("with_kernel", [True, False])
+def test_the_quick_resize_stays_within_a_level_at_the_hardest_edges(size, with_kernel, monkeypatch):
+    if not with_kernel:
+        monkeypatch.setattr(torch.ops, "quantized", None)
+    random = np.random.default_rng(0)
+    black_and_white = (random.integers(0, 2, (90, 160, 3), dtype=np.uint8) * 255).repeat(4, 0).repeat(4, 1)
+    exact = resize(black_and_white, *size, "exact").astype(np.int16)
+    difference = np.abs(resize(black_and_white, *size, "native") - exact)
     assert difference.max() <= 1
     assert difference.mean() < 0.01
 
