@@ -10,6 +10,8 @@ DATASET=$OUT/dataset
 STARTED=$SECONDS
 # The models here are tiny: one thread for each process leaves the cores to the engine, the trainer and the reader.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+# Deprecation notes of the engine's own libraries would bury what the steps print.
+export PYTHONWARNINGS="${PYTHONWARNINGS:-ignore}"
 
 step() { # step TITLE COMMAND...: run a step, say how long it took
   local title=$1 started=$SECONDS

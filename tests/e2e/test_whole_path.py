@@ -16,6 +16,17 @@ import pytest
 import vrldata
 
 COMMANDS = Path(sys.executable).parent
+LOGGED = (
+    "reward/overall_mean",
+    "update/loss",
+    "update/grad_norm",
+    "kl/mean",
+    "response/length_mean",
+    "time/data_wait_s",
+    "time/rollout_s",
+    "time/update_s",
+    "time/weight_sync_s",
+)
 ENGINES = ["transformers", pytest.param("vllm", marks=pytest.mark.engine)]
 
 
@@ -86,8 +97,9 @@ def test_training_and_evaluation_run_from_the_release(
     call("vrltrain", "run", "recipes/quickstart.yaml", *overrides, *small)
 
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    steps = [entry for entry in metrics if "train/loss" in entry or "loss" in entry]
-    assert len(steps) == 2
+    steps = [entry for entry in metrics if "update/loss" in entry]
+    assert [entry["step"] for entry in steps] == [1, 2]
+    assert set(LOGGED) <= set(steps[0])
     stored = query(
         dataset,
         f"SELECT step, policy_version, count(*) AS n FROM trajectories WHERE run_id = '{run_id(run)}' "
@@ -122,11 +134,9 @@ def run_id(run: Path) -> str:
 
 
 def count_of(out: Path) -> int:
-    """Distinct samples that the evaluation journalled."""
-    keys: set[str] = set()
-    for file in sorted(out.rglob("*.jsonl")):
-        keys |= {json.loads(line).get("sample_key", "") for line in file.read_text().splitlines()}
-    return len(keys - {""})
+    """Distinct questions that the evaluation answered."""
+    lines = (out / "predictions.jsonl").read_text().splitlines()
+    return len({json.loads(line)["key"] for line in lines})
 
 
 BAD_INPUT: Sequence[tuple[str, Sequence[str], Sequence[str]]] = [
