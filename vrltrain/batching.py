@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vrltrain.policy import ModelBatch
 from vrltrain.response_mask import pad_rows
+from vrltrain.vision import KINDS, picture_order
 
 if TYPE_CHECKING:
     from vrltrain.inputs import EncodedPrompt
@@ -49,12 +50,20 @@ def model_batch(
         position_ids[:, row, start:end] = torch.arange(after, after + end - start)
         # positions beyond the response are masked in the loss; any valid index will do
         predicted_from[row] = torch.arange(start - 1, start - 1 + size).clamp(max=longest - 1)
+    # rows of a group share one prompt object: its pictures are computed once
+    distinct = list({id(prompt): prompt for prompt in prompts}.values())
+    numbers = {id(prompt): number for number, prompt in enumerate(distinct)}
+    of_rows = [numbers[id(prompt)] for prompt in prompts]
     attention_mask = (torch.arange(longest) < torch.tensor(lengths).unsqueeze(-1)).long()
     return ModelBatch(
         input_ids=input_ids,
         attention_mask=attention_mask,
         position_ids=position_ids,
-        media=join_media([prompt.media for prompt in prompts]),
+        media=join_media([prompt.media for prompt in distinct]),
+        picture_order={
+            kind: picture_order([len(prompt.media.get(grids, ())) for prompt in distinct], of_rows)
+            for kind, (_, grids) in KINDS.items()
+        },
         response_ids=pad_rows(responses, size, pad_token_id, torch.int64),
         predicted_from=predicted_from,
         temperature=temperature,

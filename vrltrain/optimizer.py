@@ -76,10 +76,10 @@ def optimizer_tensors(
     state = get_optimizer_state_dict(policy, optimizer, options=options)
     tensors = {
         f"{moment}|{weight}": value
-        for weight, moments in state["state"].items()
+        for weight, moments in state.get("state", {}).items()  # empty on ranks other than 0
         for moment, value in moments.items()
     }
-    groups = json.loads(json.dumps(state["param_groups"]))
+    groups = json.loads(json.dumps(state.get("param_groups", [])))
     return tensors, {"param_groups": groups}
 
 

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from vrldata.errors import ConfigError
 from vrltrain.inputs import LOGIT_BIAS
 from vrltrain.losses import log_probs_and_entropy
+from vrltrain.vision import blank_picture, picture_features
 
 CHUNK_TOKENS = 1024
 """Response positions whose logits are held at once."""
@@ -33,7 +34,8 @@ class ModelBatch:
         input_ids: int64 (B, L).
         attention_mask: int64 (B, L).
         position_ids: int64 (3, B, L).
-        media: pixels and grids of all rows, concatenated in the order of the rows.
+        media: pixels and grids of the distinct prompts, concatenated.
+        picture_order: kind (`video`, `image`) -> numbers of the pictures in the order of the rows.
         response_ids: int64 (B, R), the labels.
         predicted_from: int64 (B, R), the position in L whose hidden state predicts each response token.
         temperature: of sampling.
@@ -43,6 +45,7 @@ class ModelBatch:
     attention_mask: Tensor
     position_ids: Tensor
     media: dict[str, Tensor] = field(default_factory=dict)
+    picture_order: dict[str, list[int]] = field(default_factory=dict)
     response_ids: Tensor
     predicted_from: Tensor
     temperature: float = 1.0
@@ -54,6 +57,7 @@ class ModelBatch:
             attention_mask=self.attention_mask.to(device),
             position_ids=self.position_ids.to(device),
             media={name: tensor.to(device) for name, tensor in self.media.items()},
+            picture_order=self.picture_order,
             response_ids=self.response_ids.to(device),
             predicted_from=self.predicted_from.to(device),
             temperature=self.temperature,
@@ -97,17 +101,19 @@ class Policy(nn.Module):
                 for start in starts
             ]
         log_probs, entropy = (
-            torch.cat(values).view(batch.response_ids.shape) for values in zip(*parts, strict=True)
+            torch.cat(values).reshape(batch.response_ids.shape).clone() for values in zip(*parts, strict=True)
         )
         return log_probs, entropy
 
     def _hidden_states(self, batch: ModelBatch, run_vision: bool) -> Tensor:
         """(B, R, H): the states that predict the response tokens."""
         backbone = self.model.model
-        inputs: dict[str, Any] = {"input_ids": batch.input_ids, **batch.media}
-        if run_vision and not batch.media:
+        inputs: dict[str, Any] = {"input_ids": batch.input_ids}
+        if batch.media:
+            inputs["mm_encoder_outputs"] = picture_features(backbone, batch.media, batch.picture_order)
+        elif run_vision:
             embeds = backbone.get_input_embeddings()(batch.input_ids)
-            inputs = {"inputs_embeds": embeds + self._blank_picture().to(embeds.dtype)}
+            inputs = {"inputs_embeds": embeds + blank_picture(self.model).to(embeds.dtype)}
         hidden_BLH = backbone(
             **inputs, attention_mask=batch.attention_mask, position_ids=batch.position_ids, use_cache=False
         )[0]
@@ -124,18 +130,6 @@ class Policy(nn.Module):
     def _score_chunk(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         logits = biased_logits(self.model.lm_head(hidden), self.media_token_ids)
         return log_probs_and_entropy(logits, labels, temperature=temperature)
-
-    def _blank_picture(self) -> Tensor:
-        """Scalar 0 that depends on every parameter of the vision tower."""
-        vision = self.model.config.vision_config
-        merge, patch = int(vision.spatial_merge_size), int(vision.patch_size)
-        width = int(vision.in_channels) * int(vision.temporal_patch_size) * patch * patch
-        weight = next(self.model.model.visual.parameters())
-        pixels = torch.zeros(merge * merge, width, device=weight.device)
-        grid = torch.tensor([[1, merge, merge]], device=weight.device)
-        features = self.model.model.get_image_features(pixels, grid, return_dict=True)
-        outputs = [*features.pooler_output, *_flatten(getattr(features, "deepstack_features", None))]
-        return torch.stack([output.sum() for output in outputs]).sum() * 0.0
 
 
 def biased_logits(logits: Tensor, media_token_ids: Sequence[int]) -> Tensor:
@@ -180,11 +174,3 @@ def load_policy(
     if freeze_vision:
         model.model.visual.requires_grad_(False)
     return Policy(model, media_token_ids, autocast=autocast)
-
-
-def _flatten(value: Any) -> list[Tensor]:
-    if value is None:
-        return []
-    if isinstance(value, Tensor):
-        return [value]
-    return [tensor for part in value for tensor in _flatten(part)]

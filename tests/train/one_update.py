@@ -1,0 +1,130 @@
+"""Run by `test_distributed` in one or two processes: one plain SGD step for each case, written to files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from tests.train.colour_clips import make_clip, make_sample, run_values
+from vrldata.config import validate_config
+from vrldata.types import Clip, Score
+from vrltrain.algorithms import EmaTaskStats
+from vrltrain.batch import train_batch
+from vrltrain.configs import RunConfig
+from vrltrain.distributed import Ranks, full_state_dict, process_group, shard
+from vrltrain.inputs import EncodedPrompt, load_encoder
+from vrltrain.kl import KLController
+from vrltrain.policy import load_policy
+from vrltrain.rewards import Reward
+from vrltrain.types import Rollout, RolloutGroup, Timings
+from vrltrain.update import Learner, update
+
+MEDIA: dict[str, list[list[Clip]]] = {
+    # groups of one step, each with its clips; a rank gets whole groups
+    "videos": [[make_clip("a", num_frames=6)], [make_clip("b")], [make_clip("c", num_frames=2)]],
+    "mixed": [
+        [make_clip("a", num_frames=8), make_clip("i", num_frames=1, kind="image")],
+        [],
+        [],
+        [make_clip("j", num_frames=1, kind="image")],
+        [],
+    ],
+    "one rank has text alone": [[make_clip("a", num_frames=12)], []],
+    "text": [[], [], []],
+    "one group": [[make_clip("a")]],
+}
+
+
+def groups_of(case: str) -> list[RolloutGroup]:
+    """Groups of different length whose rewards differ."""
+    generator = torch.Generator().manual_seed(7)
+    groups = []
+    for number, clips in enumerate(MEDIA[case]):
+        sizes = [3 + (number + row) % 5 for row in range(3)]
+        rollouts = tuple(
+            Rollout(
+                token_ids=tuple(torch.randint(10, 300, (size,), generator=generator).tolist()),
+                log_probs=tuple([-1.0] * size),
+                finish_reason="stop",
+                policy_version=0,
+                text="",
+                index=row,
+            )
+            for row, size in enumerate(sizes)
+        )
+        media = {
+            "videos": tuple(clip.video_path for clip in clips if clip.kind == "video"),
+            "images": tuple(clip.video_path for clip in clips if clip.kind == "image"),
+        }
+        groups.append(
+            RolloutGroup(
+                uid=str(number),
+                sample=make_sample(f"s{number}", **media),
+                rollouts=rollouts,
+                scores=tuple(Score(accuracy=1.0, format=1.0, overall=1.0, status="ok") for _ in rollouts),
+                rewards=tuple(Reward(overall=float(row % 2)) for row in range(3)),
+                prompt_tokens=60 + 10 * len(clips),
+            )
+        )
+    return groups
+
+
+def main(model: str, out: str) -> None:
+    """One update of `model` on the groups of each case; rank 0 writes to the folder `out`."""
+    with process_group() as ranks:
+        for case in sorted(MEDIA):
+            one_update(ranks, model, case, Path(out))
+
+
+def one_update(ranks: Ranks, model: str, case: str, out: Path) -> None:
+    """Weights and figures after one step that moves each weight by its gradient."""
+    encoder = load_encoder(model)
+    values = run_values(
+        Path("none"),
+        Path(model),
+        Path("none"),
+        optim={"lr": 1.0, "max_grad_norm": 1e9},
+        update={"max_tokens_per_micro_batch": 250},
+        algorithm={"kl_in": "loss", "kl_coef": 0.1},
+    )
+    groups = groups_of(case)
+    encoded: dict[int, EncodedPrompt] = {}
+
+    def encode(number: int) -> EncodedPrompt:
+        if number not in encoded:
+            encoded[number] = encoder.encode(encoder.prompt(groups[number].sample, MEDIA[case][number]))
+        return encoded[number]
+
+    policy = load_policy(model, encoder.media_token_ids)
+    reference = load_policy(model, encoder.media_token_ids)
+    with torch.no_grad():
+        for weight in reference.parameters():
+            weight.mul_(0.9)
+    shard(policy, ranks, dtype=torch.float32)
+    shard(reference, ranks, dtype=torch.float32)
+    learner = Learner(
+        config=validate_config(RunConfig, values, source="test"),
+        ranks=ranks,
+        policy=policy,
+        reference=reference.requires_grad_(False),
+        optimizer=torch.optim.SGD(policy.parameters(), lr=1.0),
+        kl_controller=KLController(init=0.1),
+        ema=EmaTaskStats(),
+        pad_token_id=encoder.pad_token_id,
+    )
+    figures = update(learner, train_batch(groups), groups, encode, Timings())
+    weights = full_state_dict(policy, ranks)
+    if ranks.is_main:
+        out.mkdir(exist_ok=True)
+        save_file(
+            {name: tensor.detach().clone() for name, tensor in weights.items()}, out / f"{case}.safetensors"
+        )
+        (out / f"{case}.json").write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

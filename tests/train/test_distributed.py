@@ -1,0 +1,76 @@
+"""Two ranks with FSDP2 over gloo take the step that one process takes, whatever each rank has to look at."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.train.colour_clips import run_values
+from tests.train.one_update import MEDIA
+from vrltrain.files import read_lines
+
+pytestmark = pytest.mark.slow
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def start_ranks(world_size: int, arguments: list[str]) -> None:
+    """Run `python arguments` as that many ranks, as torchrun would start them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {"WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=PROJECT,
+            env={**os.environ, **shared, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes), "\n".join(outputs)
+
+
+@pytest.fixture(scope="module")
+def updates(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Folder with the results of every case, by number of ranks."""
+    folders = {}
+    for world_size in (1, 2):
+        folders[world_size] = tmp_path_factory.mktemp("updates")
+        start_ranks(world_size, ["-m", "tests.train.one_update", str(tiny_model), str(folders[world_size])])
+    return folders
+
+
+@pytest.mark.parametrize("case", sorted(MEDIA))
+def test_two_ranks_take_the_step_of_one(tiny_model: Path, updates: dict[int, Path], case: str) -> None:
+    start = load_file(tiny_model / "model.safetensors")
+    one, two = (load_file(updates[size] / f"{case}.safetensors") for size in (1, 2))
+    assert set(one) == set(two) == set(start)
+    moved = max(float((one[name] - start[name]).abs().max()) for name in one)
+    apart = max(float((one[name] - two[name]).abs().max()) for name in one)
+    assert moved > 1e-2
+    assert apart < 1e-4 * max(moved, 1.0)
+    figures = [json.loads((updates[size] / f"{case}.json").read_text()) for size in (1, 2)]
+    for name in ("update/loss", "update/grad_norm", "kl/mean", "update/entropy"):
+        assert figures[0][name] == pytest.approx(figures[1][name], rel=1e-3, abs=1e-6)
+
+
+def test_a_run_of_one_rank_goes_on_with_two(own_dataset: Path, tiny_model: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    for world_size, steps in ((1, 1), (2, 2)):
+        config.write_text(json.dumps(run_values(own_dataset, tiny_model, tmp_path / "run", steps=steps)))
+        start_ranks(world_size, ["-m", "vrltrain.cli", "run", str(config)])
+    rows = read_lines(tmp_path / "run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2]
+    assert rows[1]["update/grad_norm"] > 0
+    assert abs(rows[1]["mismatch/k3_kl"]) < 1e-6
