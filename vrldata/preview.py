@@ -63,7 +63,14 @@ def preview(
     for target, most in ((png, SAMPLES_ON_A_SHEET), (html, SAMPLES_IN_A_GALLERY)):
         if target is None:
             continue
-        items = _items(dataset, sample_id, clip_id, filter, most if limit is None else limit, num_frames)
+        items = sheet_items(
+            dataset,
+            sample_id=sample_id,
+            clip_id=clip_id,
+            filter=filter,
+            limit=most if limit is None else limit,
+            num_frames=num_frames,
+        )
         path = Path(target).expanduser()
         if target is png:
             _write_png(items, path)
@@ -74,14 +81,16 @@ def preview(
     return report
 
 
-def _items(
+def sheet_items(
     dataset: Dataset,
-    sample_id: str | None,
-    clip_id: str | None,
-    filter: str | None,
-    limit: int,
-    num_frames: int,
+    *,
+    sample_id: str | None = None,
+    clip_id: str | None = None,
+    filter: str | None = None,
+    limit: int = SAMPLES_ON_A_SHEET,
+    num_frames: int = FRAMES_SHOWN,
 ) -> list[SheetItem]:
+    """What a sheet or a page shows; arguments as in `preview`."""
     from vrldata.contact_sheet import SheetItem
 
     if clip_id is not None:

@@ -1,0 +1,87 @@
+"""`vrldata push`, `pull` and `card`: a dataset on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vrldata.command_line import JsonOption, print_result
+
+UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
+
+
+def push(
+    uri: UriArgument,
+    target: Annotated[str, typer.Argument(help="hf://datasets/<org>/<name>.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    release: Annotated[str | None, typer.Option(help="Publish this release as the newest state.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace releases that are only on the Hub.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Publish a dataset with its releases as git tags. Only what changed goes up; run again to continue.
+
+    vrldata push clips hf://datasets/me/clips --private
+
+    The token comes from HF_TOKEN or `hf auth login`. Python: vrldata.open(uri).push(target)
+    """
+    import vrldata
+
+    report = vrldata.open(uri).push(target, private=private, release=release, force=force)
+    print_result(dataclasses.asdict(report), as_json=json_output, text=_push_text)
+
+
+def pull(
+    uri: Annotated[str, typer.Argument(help="hf://datasets/<org>/<name>[@release].")],
+    folder: Annotated[Path, typer.Argument(help="Folder to make or to bring up to date.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Fetch a dataset from the Hub. Only what changed comes down; run again to continue.
+
+    vrldata pull hf://datasets/me/clips@v1 clips
+
+    Python: vrldata.hub_pull.pull(uri, folder)
+    """
+    from vrldata.hub_pull import pull as fetch
+
+    print_result(dataclasses.asdict(fetch(uri, folder)), as_json=json_output, text=_pull_text)
+
+
+def card(
+    uri: UriArgument,
+    out: Annotated[Path | None, typer.Option(help="File to write; README.md in the root by default.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write the dataset card from the data. Your licence, citation and text in it are kept.
+
+    vrldata card clips
+
+    Python: vrldata.card.write_card(vrldata.open(uri))
+    """
+    import vrldata
+    from vrldata.card import write_card
+
+    path = write_card(vrldata.open(uri), out)
+    print_result({"file": str(path)}, as_json=json_output, text=lambda result: result["file"])
+
+
+def _push_text(result: dict[str, Any]) -> str:
+    tags = f", tags {', '.join(result['tags'])}" if result["tags"] else ""
+    return (
+        f"hf://datasets/{result['repo_id']}: {result['uploaded']} files sent "
+        f"({result['uploaded_bytes'] / 1e6:.1f} MB), {result['unchanged']} unchanged, "
+        f"{result['deleted']} deleted{tags}"
+    )
+
+
+def _pull_text(result: dict[str, Any]) -> str:
+    release = f"@{result['release']}" if result["release"] else ""
+    return (
+        f"hf://datasets/{result['repo_id']}{release} in {result['folder']}: "
+        f"{result['downloaded']} files fetched ({result['downloaded_bytes'] / 1e6:.1f} MB), "
+        f"{result['unchanged']} unchanged"
+    )

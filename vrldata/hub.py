@@ -1,0 +1,316 @@
+"""Publishing a dataset on the Hugging Face Hub: `push`. Fetching one is the work of `hub_pull`.
+
+Data files go up first, in commits of bounded size; one last commit makes the new state visible, moves the
+card and the Parquet copies along, and drops what is not needed any more. A reader sees the old state or the
+new one. A push that was cut off is repeated: what has arrived is not sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vrldata.errors import HubError, StoreError
+from vrldata.hub_client import call, hub_api, repository_of, tags_of, tree_of
+from vrldata.hub_layout import (
+    RELEASES_FILE,
+    RepositoryFile,
+    as_mapping,
+    is_data_file,
+    parquet_files,
+    releases_file,
+    table_files,
+)
+from vrldata.log import progress
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+    from vrldata.dataset import Dataset
+    from vrldata.releases import Release
+
+logger = logging.getLogger(__name__)
+
+FILES_A_COMMIT = 100
+BYTES_A_COMMIT = 4 << 30
+OWN_FOLDERS = ("data/", "parquet/")
+"""Folders of the repository whose files a push may delete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushReport:
+    """What a push did.
+
+    Attributes:
+        uploaded: files that were sent; `unchanged` were there already, `deleted` are needed no more.
+        commit: git commit of the new state.
+        tags: releases whose git tag was set.
+    """
+
+    repo_id: str
+    commit: str
+    uploaded: int
+    uploaded_bytes: int
+    unchanged: int
+    deleted: int
+    tags: tuple[str, ...]
+
+
+def push(
+    dataset: Dataset, target: str, *, private: bool = False, release: str | None = None, force: bool = False
+) -> PushReport:
+    """Publish a local dataset with its releases at `hf://datasets/<org>/<name>`.
+
+    Args:
+        private: make the repository private if it has to be made; an existing one stays as it is.
+        release: publish the state of this release as the newest one, with the releases before it; by default
+            the present state with all releases.
+        force: push although the repository holds releases that this dataset does not; they are dropped.
+
+    Raises:
+        HubError: the Hub refuses or cannot be reached, or the repository holds other releases.
+        StoreError: the dataset is not local, or a file of it is missing. UriError: `target` or `release`.
+    """
+    repo_id, _ = repository_of(target)
+    what = f"push to {repo_id}"
+    if not dataset.is_local:
+        raise StoreError(f"{dataset.uri}: only a local dataset can be pushed; copy it to a disk first")
+    releases, newest = _releases(dataset, release or dataset.release)
+    api = hub_api()
+    call(what, lambda: api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True))
+    tags = tags_of(api, repo_id, what)
+    published = _published_releases(api, repo_id, what)
+    _check_lineage(repo_id, published, tags, releases, force)
+    state = _state(dataset, newest)
+    files = [*table_files(dataset, releases, newest), *parquet_files(state), releases_file(releases)]
+    files += _card_files(state, api, repo_id, releases)
+    head, sent, deleted = _upload(api, repo_id, files, what)
+    moved = _set_tags(api, repo_id, head, releases, tags, published, what)
+    return PushReport(
+        repo_id=repo_id,
+        commit=head,
+        uploaded=len(sent),
+        uploaded_bytes=sum(file.size for file in sent),
+        unchanged=len(files) - len(sent),
+        deleted=deleted,
+        tags=tuple(moved),
+    )
+
+
+def _releases(dataset: Dataset, name: str | None) -> tuple[list[Release], str | None]:
+    """The releases to publish, oldest first, and the one whose state is the newest."""
+    from vrldata.releases import get_release, list_releases, repair_tags
+
+    repair_tags(dataset)
+    known = list_releases(dataset)
+    if name is None:
+        return known, None
+    last = get_release(dataset, name)
+    return known[: known.index(last) + 1], name
+
+
+def _state(dataset: Dataset, newest: str | None) -> Dataset:
+    from vrldata.dataset import Dataset as Opened
+    from vrldata.uri import DatasetUri
+
+    return Opened(DatasetUri(dataset.uri.location, newest))
+
+
+def _published_releases(api: HfApi, repo_id: str, what: str) -> dict[str, str]:
+    """Digest of each release that the repository lists."""
+    import json
+
+    data = read_file(api, repo_id, RELEASES_FILE, "main", what)
+    if data is None:
+        return {}
+    try:
+        return {str(one["name"]): str(one["digest"]) for one in json.loads(data)}
+    except (ValueError, TypeError, KeyError) as error:
+        raise HubError(f"{what}: {RELEASES_FILE} of the repository cannot be read: {error!r}") from error
+
+
+def read_file(api: HfApi, repo_id: str, path: str, revision: str, what: str) -> bytes | None:
+    """Content of a small file of a repository; None where it has no such file."""
+    import tempfile
+    from pathlib import Path
+
+    from huggingface_hub.errors import EntryNotFoundError
+
+    def read() -> bytes | None:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                file = api.hf_hub_download(
+                    repo_id, path, repo_type="dataset", revision=revision, local_dir=folder
+                )
+            except EntryNotFoundError:
+                return None
+            return Path(file).read_bytes()
+
+    return call(what, read)
+
+
+def _check_lineage(
+    repo_id: str,
+    published: Mapping[str, str],
+    tags: Mapping[str, str],
+    releases: Sequence[Release],
+    force: bool,
+) -> None:
+    """Raises HubError where the push would lose or change a release that the repository holds."""
+    own = {one.name: one for one in releases}
+    lost = sorted({*published, *tags} - own.keys())
+    changed = [
+        name
+        for name, digest in published.items()
+        if name in own and own[name].digest != digest and digest not in _digests_before(own[name])
+    ]
+    if (lost or changed) and not force:
+        parts = [f"releases that are not here: {', '.join(lost)}"] if lost else []
+        parts += [f"other content under the same names: {', '.join(changed)}"] if changed else []
+        raise HubError(
+            f"push to {repo_id}: the repository holds {'; '.join(parts)}. Pull it into another folder "
+            "and look, or push with --force to replace it"
+        )
+
+
+def _digests_before(release: Release) -> set[str]:
+    """Digests that the name stood for before it was moved."""
+    found: set[str] = set()
+    record: Any = release.replaced
+    while record:
+        found.add(str(record.get("digest", "")))
+        record = record.get("replaced")
+    return found
+
+
+def _card_files(
+    state: Dataset, api: HfApi, repo_id: str, releases: Sequence[Release]
+) -> list[RepositoryFile]:
+    from vrldata.card import card_text, preview_bytes
+
+    theirs = read_file(api, repo_id, "README.md", "main", f"push to {repo_id}")
+    picture = preview_bytes(state)
+    text = card_text(
+        state,
+        repo_id=repo_id,
+        releases=releases,
+        published=None if theirs is None else theirs.decode("utf-8", "replace"),
+        has_preview=picture is not None,
+    )
+    files = [RepositoryFile(path="README.md", source=text.encode())]
+    if picture is not None:
+        files.append(RepositoryFile(path="preview.png", source=picture))
+    return files
+
+
+def _upload(
+    api: HfApi, repo_id: str, files: Sequence[RepositoryFile], what: str
+) -> tuple[str, list[RepositoryFile], int]:
+    """Send what the repository lacks; the commit of the new state, the files sent and the number deleted."""
+    head = str(call(what, lambda: api.repo_info(repo_id, repo_type="dataset", revision="main")).sha)
+    present = as_mapping(tree_of(api, repo_id, head, what))
+    missing = [file for file in files if not _is_there(file, present.get(file.path))]
+    kept = {file.path for file in files}
+    stale = [path for path in present if path.startswith(OWN_FOLDERS) and path not in kept]
+    data = [file for file in missing if is_data_file(file.path)]
+    visible = [file for file in missing if not is_data_file(file.path)]
+    with progress(what, total=len(missing), unit="files") as bar:
+        for batch in _batches(data):
+            head = _commit(api, repo_id, batch, [], f"Add {len(batch)} data files", head, what)
+            bar.advance(len(batch))
+        if visible or stale:
+            head = _commit(api, repo_id, visible, stale, "Publish the dataset's new state", head, what)
+            bar.advance(len(visible))
+    return head, missing, len(stale)
+
+
+def _is_there(file: RepositoryFile, entry: Any) -> bool:
+    if entry is None or entry.size != file.size:
+        return False
+    if file.immutable:
+        return True
+    sha256, sha1 = file.digests()
+    return bool(entry.lfs.sha256 == sha256 if entry.lfs else entry.blob_id == sha1)
+
+
+def _batches(files: Sequence[RepositoryFile]) -> Iterator[list[RepositoryFile]]:
+    batch: list[RepositoryFile] = []
+    num_bytes = 0
+    for file in files:
+        if batch and (len(batch) == FILES_A_COMMIT or num_bytes + file.size > BYTES_A_COMMIT):
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(file)
+        num_bytes += file.size
+    if batch:
+        yield batch
+
+
+def _commit(
+    api: HfApi,
+    repo_id: str,
+    files: Sequence[RepositoryFile],
+    deleted: Sequence[str],
+    message: str,
+    parent: str,
+    what: str,
+) -> str:
+    """One commit on top of `parent` and of nothing else; its id."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    def commit() -> str:
+        # operations are used up by an attempt
+        operations: list[Any] = [
+            CommitOperationAdd(
+                path_in_repo=file.path,
+                path_or_fileobj=file.source if isinstance(file.source, bytes) else str(file.source),
+            )
+            for file in files
+        ]
+        operations += [CommitOperationDelete(path_in_repo=path) for path in deleted]
+        info = api.create_commit(
+            repo_id, operations, commit_message=message, repo_type="dataset", parent_commit=parent
+        )
+        return str(info.oid)
+
+    return call(what, commit)
+
+
+def _set_tags(
+    api: HfApi,
+    repo_id: str,
+    head: str,
+    releases: Sequence[Release],
+    tags: Mapping[str, str],
+    published: Mapping[str, str],
+    what: str,
+) -> list[str]:
+    """One git tag a release: new ones and moved ones are set to `head`; names of these."""
+    changed: list[str] = []
+    own = {one.name for one in releases}
+    for gone in sorted(tags.keys() - own):
+        call(what, lambda name=gone: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
+    for release in releases:
+        moved = published.get(release.name, release.digest) != release.digest
+        if release.name in tags and not moved:
+            continue
+        if release.name in tags:
+            call(
+                what,
+                lambda name=release.name: api.delete_tag(repo_id, tag=name, repo_type="dataset"),  # type: ignore[misc]
+            )
+        call(
+            what,
+            lambda one=release: api.create_tag(  # type: ignore[misc]
+                repo_id,
+                tag=one.name,
+                tag_message=one.message or None,
+                revision=head,
+                repo_type="dataset",
+                exist_ok=True,
+            ),
+        )
+        changed.append(release.name)
+    return changed
