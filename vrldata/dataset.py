@@ -107,6 +107,7 @@ class Dataset:
             UriError: the URI names a release, a query or the Hub. StoreError: the root cannot be written.
         """
         from vrldata.commits import make_tables
+        from vrldata.location import has_version
         from vrldata.tables import TABLES
 
         if self.uri != DatasetUri(self.uri.location):
@@ -115,7 +116,7 @@ class Dataset:
             raise UriError(
                 f"{self.uri}: datasets on the Hub are made by `vrldata push`; make one on disk first"
             )
-        missing = [name for name in TABLES if not (self.is_local and os.path.isdir(self.table_path(name)))]
+        missing = [name for name in TABLES if not (self.is_local and has_version(self.table_path(name)))]
         if missing and self.is_local:
             make_folder(Path(self.root) / "data")
         make_tables(self, missing)
@@ -319,7 +320,7 @@ class Dataset:
 
     def build(
         self,
-        rows: Iterable[str | Path | Mapping[str, Any]],
+        rows: str | Path | Iterable[str | Path | Mapping[str, Any]],
         *,
         video_root: str | Path,
         spec: SamplingSpec | None = None,

@@ -31,7 +31,8 @@ def storage_options(uri: DatasetUri) -> dict[str, str]:
 def check_local(uri: DatasetUri, root: str, samples_path: str) -> None:
     """Raises UriError where the folder `root` holds no dataset."""
     if not os.path.isdir(samples_path):
-        what = "holds no dataset" if os.path.isdir(root) else "does not exist"
+        there = "is a file, not the folder of a dataset" if os.path.exists(root) else "does not exist"
+        what = "holds no dataset" if os.path.isdir(root) else there
         raise UriError(
             f"{uri}: {root} {what} (no data/samples.lance); make one with `vrldata build`, or check the path"
         )
@@ -74,6 +75,14 @@ def release_versions(releases: lance.LanceDataset, uri: DatasetUri) -> Mapping[s
         known = ", ".join(found) or "none"
         raise UriError(f"{uri}: no release {release!r}.{nearest(release, found)} Releases: {known}.")
     return found.get(release, {})
+
+
+def has_version(table_path: str) -> bool:
+    """Whether a local table was ever committed; a writer that died may leave a bare folder."""
+    try:
+        return any(entry.name.endswith(".manifest") for entry in os.scandir(f"{table_path}/_versions"))
+    except OSError:
+        return False
 
 
 def make_folder(folder: Path) -> None:

@@ -119,12 +119,22 @@ def create_release(dataset: Dataset, name: str, message: str = "", force: bool =
         raise _taken(dataset, found)
     pending = f"{PENDING_PREFIX}{_machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
-        for opened in tables.values():
-            opened.tags.create(pending, opened.version)
+        for table, opened in tables.items():
+            _hold(dataset, table, opened, pending)
         return _commit(dataset, name, message, tables, existing)
     finally:
         for opened in tables.values():
             _drop_tag(opened, pending)
+
+
+def _hold(dataset: Dataset, table: str, opened: lance.LanceDataset, pending: str) -> None:
+    """Tag a version so that no cleanup takes it meanwhile. Raises StoreError where nothing can be written."""
+    from vrldata.commits import write_error
+
+    try:
+        opened.tags.create(pending, opened.version)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise write_error(dataset, table, error) from error
 
 
 def _machine() -> str:
