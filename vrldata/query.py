@@ -356,6 +356,8 @@ def _explain(dataset: Dataset, named: Sequence[str], error: Exception) -> str:
         return f"no column {name!r} in {' and '.join(named) or 'no table'}.{hint or _listed(known)}"
     missing = re.search(r"Table with name (.+?) does not exist", message)
     if missing:
+        if missing.group(1) in TABLES:
+            return f"{missing.group(1)} is read by its name in FROM or JOIN, not by a function or a write"
         hint = nearest(missing.group(1), TABLES)
         return f"no table {missing.group(1)!r}.{hint} Tables: {', '.join(TABLES)}."
     if "disabled by configuration" in message or "Permission Error" in message:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
@@ -57,23 +58,29 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
     for batch in table.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
             yield {
-                name: dict(value) if name in maps and value is not None else _plain(value)
+                name: _plain(dict(value) if name in maps and value is not None else value)
                 for name, value in row.items()
             }
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, (datetime, date)):
+    if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers
+        return None
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return value
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    # such as an interval or a UUID
+    return str(value)
 
 
 def _write_table(rows: pa.Table, file: IO[bytes]) -> None:
@@ -148,7 +155,12 @@ def _write_jsonl(rows: pa.Table, file: IO[bytes]) -> None:
 def _write_parquet(rows: pa.Table, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(rows, file, compression="zstd")
+    try:
+        pq.write_table(rows, file, compression="zstd")
+    except pa.ArrowNotImplementedError as error:
+        raise StoreError(
+            f"Parquet cannot hold one of the columns: cast it in the statement ({error})"
+        ) from error
 
 
 def _write_arrow(rows: pa.Table, file: IO[bytes]) -> None:

@@ -64,9 +64,14 @@ def select(
     the samples selected. The limit counts after the shuffle.
 
     Raises:
-        FilterError: a predicate or a column is wrong.
+        FilterError: a predicate, a column or the limit is wrong.
     """
     from vrldata.query import filter_rows, visible_columns
+
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise FilterError(f"limit={limit!r}: expected a whole number from 0 on, or None for all rows")
+    if isinstance(columns, str):
+        raise FilterError(f"columns={columns!r}: expected a list of names, such as [{columns!r}]")
 
     uri = dataset.uri
     obeys = table in SELECTED_TABLES

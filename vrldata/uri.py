@@ -66,8 +66,8 @@ shuffle=None, columns=())
         """
         if isinstance(text, DatasetUri):
             return text
-        given = os.fspath(text)
-        if not isinstance(given, str) or not given.strip():
+        given = os.fsdecode(text)
+        if not given.strip():
             raise UriError(f"dataset URI {given!r} is empty: expected <location>[@<release>][?key=value&…]")
         if "\x00" in given:
             raise UriError(f"dataset URI {given!r} contains a NUL character")
