@@ -131,6 +131,12 @@ def read_annotations(
 def _read_source(reader: _Reader, source: str | Path) -> None:
     from vrldata.annotation_tables import dataset_rows, hub_name, is_saved_dataset, load_splits
 
+    if not isinstance(source, str | os.PathLike):
+        raise AnnotationError(
+            f"{source!r}: expected a path of an annotation file, or a row as a mapping of field to value"
+        )
+    if not str(source).strip():
+        raise AnnotationError(f"annotation path {str(source)!r} is empty: name a file, a folder or a pattern")
     path = Path(source).expanduser()
     if path.is_dir() and is_saved_dataset(path):
         _read_splits(reader, str(source), path.name, path, load_splits(path), dataset_rows)

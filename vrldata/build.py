@@ -136,7 +136,7 @@ class Packed:
 
 def build_dataset(
     dataset: Dataset,
-    rows: Iterable[str | Path | Mapping[str, Any]],
+    rows: str | Path | Iterable[str | Path | Mapping[str, Any]],
     *,
     video_root: str | Path,
     spec: SamplingSpec | None = None,
@@ -152,7 +152,7 @@ def build_dataset(
     `rejected.jsonl` or the table `failures`.
 
     Args:
-        rows: annotation files or patterns, or rows as mappings.
+        rows: annotation files or patterns, or rows as mappings; a single file may stand alone.
         video_root: folder that media paths are relative to; nothing outside it is read.
         spec: of the videos; a sample's window takes the place of its own. Defaults to `SamplingSpec()`.
         image_max_pixels: budget of an image; see `SamplingSpec.for_image`.
@@ -171,7 +171,8 @@ def build_dataset(
     settings = _options({"codec": spec.codec, **options})
     chooser = CodecChooser(settings.codec, settings.budget_bytes)
     root = _existing_folder(video_root)
-    read = read_annotations(list(rows), video_root=root, field_map=field_map, default_split=split)
+    sources = [rows] if isinstance(rows, str | Path) else list(rows)
+    read = read_annotations(sources, video_root=root, field_map=field_map, default_split=split)
     for notice in read.warnings:
         logger.warning("%s", notice.message)
     dataset.make_tables()

@@ -119,7 +119,7 @@ def parse_bytes(text: str) -> int:
         number = float(found.group(1)) if found else -1.0
     except ValueError:
         number = -1.0
-    if not found or number <= 0:
+    if not found or not 0 < number < 2**80:
         raise ConfigError(f"{text!r} is no number of bytes: write it as 2TB, 500GiB or 1000000")
     base = 1024 if found.group(3) else 1000
     return int(number * base ** _UNITS[found.group(2).upper()])

@@ -147,7 +147,7 @@ def parse_age(text: str) -> timedelta:
 
     from vrldata.errors import ConfigError
 
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd])\s*", text)
+    found = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]+)?)\s*([smhd])\s*", text)
     if not found:
         raise ConfigError(f"{text!r} is no age: write it as 90s, 30m, 12h or 7d")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[found.group(2)]
