@@ -6,9 +6,8 @@ import importlib
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from vrldata.command_line import new_app, run
+from vrldata.command_line import CommandGroup, new_app, run
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "build"),
@@ -33,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command to its module in `vrldata.commands` and the function there, in the order of the help text."""
 
 
-class LazyCommands(TyperGroup):
+class LazyCommands(CommandGroup):
     """The commands of `COMMANDS`; a module is imported when one of its commands is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
