@@ -154,7 +154,10 @@ def decode_frames(
         places, extradata = _read_header(read, shape[0], size)
         distinct = sorted(set(wanted))
         chunks = read([places[index] for index in distinct])
-        decoded = np.empty((len(distinct), *shape[1:]), dtype=np.uint8)
+        try:
+            decoded = np.empty((len(distinct), *shape[1:]), dtype=np.uint8)
+        except (ValueError, MemoryError) as error:
+            raise StoreError(f"no memory for {len(distinct)} frames of shape {shape[1:]}: {error}") from error
         if codec == "ffv1":
             _decode_ffv1(chunks, extradata, decoded)
         else:
@@ -274,6 +277,9 @@ def _decode_zstd(chunk: Buffer, out: NDArray[np.uint8]) -> None:
     import zstandard
 
     try:
+        # a frame that names its size is unpacked whatever the limit says
+        if zstandard.frame_content_size(chunk) > out.size:
+            raise StoreError(f"zstd frame unpacks to more than the {out.size} bytes expected: damaged")
         residual = zstandard.ZstdDecompressor().decompress(chunk, max_output_size=out.size)
     except zstandard.ZstdError as error:
         raise StoreError(f"zstd frame is damaged: {error}") from error
@@ -306,7 +312,7 @@ def _decode_jpeg(chunk: Buffer, out: NDArray[np.uint8]) -> None:
             if image.size != (out.shape[1], out.shape[0]) or image.mode != "RGB":
                 raise StoreError(f"JPEG frame is {image.size} {image.mode}, expected {out.shape}: damaged")
             out[:] = np.asarray(image)
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise StoreError(f"JPEG frame is damaged: {error}") from error
 
 

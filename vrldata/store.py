@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vrldata.codecs import Buffer, decode_frames
-from vrldata.errors import MissingClip, StoreError
+from vrldata.errors import ConfigError, MissingClip, StoreError
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import PAYLOAD_COLUMN
 from vrldata.types import Clip, VideoMetadata
@@ -36,6 +36,9 @@ INDEX_ROWS = 32_768
 
 DEDICATED_KIND = 2
 """Lance's descriptor kind of a payload that has a file to itself."""
+
+EXTERNAL_KIND = 3
+"""Lance's descriptor kind of a payload that lies anywhere else, at an address that the row names."""
 
 METADATA_COLUMNS = (
     "clip_id",
@@ -205,8 +208,14 @@ class FrameStore:
         Args:
             whole: all of it is going to be read: map it with its pages.
             mapped: False takes Lance's blob reads even where the file could be mapped.
+
+        Raises:
+            StoreError: the payload lies outside the dataset.
         """
         descriptor = row.index.descriptor(row.position)
+        if descriptor["kind"] >= EXTERNAL_KIND:
+            # a dataset from elsewhere could name any file of this machine
+            raise StoreError(f"clip {row['clip_id']}: its payload lies outside the dataset: refused")
         if mapped and self.is_local and descriptor["kind"] == DEDICATED_KIND:
             view = self._map(row.address, descriptor, whole)
             if view is not None:
@@ -315,12 +324,20 @@ def _checked(indices: Sequence[int], num_frames: int, clip_id: str) -> list[int]
 
 @lru_cache(maxsize=4096)
 def _spec(text: str) -> SamplingSpec:
-    return SamplingSpec.from_json(text)
+    try:
+        return SamplingSpec.from_json(text)
+    except ConfigError as error:
+        raise StoreError(f"column spec of a clip: {error}; was it written by a newer version?") from error
 
 
 def clip_from_row(row: StoredRow, frames: NDArray[np.uint8], wanted: list[int] | None) -> Clip:
     """The clip of a row and its decoded `frames`; `wanted` says which of the stored frames these are."""
     frame_indices, timestamps = row["frame_indices"], row["timestamps"]
+    if not len(frame_indices) == len(timestamps) == row["num_frames"]:
+        raise StoreError(
+            f"{row['video_path']} (clip {row['clip_id']}): {len(frame_indices)} frame_indices and "
+            f"{len(timestamps)} timestamps for {row['num_frames']} frames: damaged"
+        )
     if wanted is not None:
         frame_indices, timestamps = frame_indices[wanted], timestamps[wanted]
     metadata = VideoMetadata(

@@ -104,7 +104,11 @@ def _shown_spec(text: str) -> str:
     from vrldata.sampling import SamplingSpec
 
     default = dataclasses.asdict(SamplingSpec())
-    values = {"fps": None, "max_frames": None, "max_pixels": None, **json.loads(text)}
+    try:
+        values = {"fps": None, "max_frames": None, "max_pixels": None, **json.loads(text)}
+    except (ValueError, TypeError):
+        # `verify` lists such rows
+        return f"unreadable: {text!r:.60}"
     always = ("fps", "max_frames", "max_pixels")
     return " ".join(
         f"{name}={value}"

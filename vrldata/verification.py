@@ -108,6 +108,7 @@ def _check_clip(store: FrameStore, clip_id: str, deep: bool) -> tuple[list[Probl
     """Problems of one row of `frames`, and the payload bytes that were read."""
     row = store.row(clip_id)
     found = [Problem(table="frames", key=clip_id, text=text) for text in _inconsistencies(row, clip_id)]
+    read_bytes = 0
     try:
         payload = store.payload(row, whole=deep)
         if row["codec"] == "raw":
@@ -117,11 +118,12 @@ def _check_clip(store: FrameStore, clip_id: str, deep: bool) -> tuple[list[Probl
         if not deep:
             payload.read([(0, 1), (payload.size - 1, 1)])
             return found, 0
+        read_bytes = payload.size
         store.check(row, payload)
         store.get(clip_id)
     except StoreError as error:
         found.append(Problem(table="frames", key=clip_id, text=str(error), damaged=True))
-    return found, payload.size if deep else 0
+    return found, read_bytes
 
 
 def _inconsistencies(row: Any, clip_id: str) -> Iterator[str]:
