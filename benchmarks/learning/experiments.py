@@ -1,0 +1,79 @@
+"""What the learning benchmarks compare: arms of an experiment, each a few overrides of `base.yaml`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEEDS = (0, 1, 2)
+VIDEO = "?filter=data_type = 'video'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One curve: the same settings for every seed.
+
+    Attributes:
+        model: dataset whose trajectories taught the starting model its form of answers.
+        data: dataset in training.
+        query: of the URI of the training questions.
+        overrides: of `base.yaml`.
+        seeds: of the run; data, rollouts and order of updates follow from it.
+        decode: frames come from the files during training, not from the store.
+    """
+
+    model: str = "uniform"
+    data: str = "true"
+    query: str = ""
+    overrides: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = SEEDS
+    decode: bool = False
+
+
+def _kl(where: str) -> tuple[str, ...]:
+    return (f"algorithm.kl_in={where}", "algorithm.kl_coef=0.1")
+
+
+_SPARSE = ("algorithm.preset=luffy_mix",)
+_LONG = ("algorithm.preset=grpo", "algorithm.kl_coef=0.1", "rollout.max_tokens=24")
+_BUFFER = "algorithm.reward.overlong_buffer=16"
+_SAME = ("algorithm.preset=grpo", "algorithm.kl_coef=0.1", "steps=12", "validation.every=4")
+
+EXPERIMENTS: dict[str, dict[str, Arm]] = {
+    # One setting for all: the KL to the starting model keeps all letters alive until clips are told apart.
+    "algorithms": {
+        "grpo": Arm(overrides=("algorithm.preset=grpo", *_kl("loss"))),
+        "dapo": Arm(overrides=("algorithm.preset=dapo", *_kl("loss"), "algorithm.filter.max_tries=3")),
+        "rloo": Arm(overrides=("algorithm.preset=rloo", *_kl("reward"))),
+        "reinforce_plus_plus": Arm(overrides=("algorithm.preset=reinforce_plus_plus", *_kl("reward"))),
+        "gspo": Arm(overrides=("algorithm.preset=gspo", *_kl("loss"))),
+    },
+    # The starting model answers with letters that are no option: hardly any rollout earns a reward.
+    "sparse": {
+        "online": Arm(model="foreign", overrides=(*_SPARSE, "algorithm.mix.when=never")),
+        "mixed": Arm(model="foreign", overrides=_SPARSE),
+    },
+    # Eight video questions a step in both arms; eight image questions beside them in one.
+    "joint": {
+        "video": Arm(
+            data="joint", query=VIDEO,
+            overrides=("algorithm.preset=grpo", *_kl("loss"), "prompts_per_step=8"),
+        ),
+        "video and image": Arm(data="joint", overrides=("algorithm.preset=grpo", *_kl("loss"))),
+    },
+    "cache": {
+        "store": Arm(overrides=_SAME, seeds=(0,)),
+        "decode": Arm(overrides=_SAME, seeds=(0,), decode=True),
+    },
+    "overlong": {
+        "no penalty": Arm(model="long", overrides=_LONG),
+        "overlong": Arm(
+            model="long",
+            overrides=(*_LONG, "algorithm.reward.weights.overlong=0.5", _BUFFER),
+        ),
+    },
+    "kl": {
+        "kl_coef 0.000001": Arm(overrides=("algorithm.preset=grpo", "algorithm.kl_coef=1e-6")),
+        "kl_coef 0.5": Arm(overrides=("algorithm.preset=grpo", "algorithm.kl_coef=0.5")),
+    },
+}  # fmt: skip
+"""Experiment -> arm -> settings."""
