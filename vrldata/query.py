@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,15 @@ import pyarrow as pa
 
 from vrldata.errors import FilterError, nearest
 from vrldata.query_source import TableSource
+from vrldata.query_syntax import (
+    MAP_COLUMN,
+    calls_best_of,
+    columns_named,
+    map_lookup,
+    nodes_of,
+    reads_tables_directly,
+    tables_named,
+)
 from vrldata.tables import INDEXES, PAYLOAD_COLUMN, STORAGE_VERSION, TABLES
 
 if TYPE_CHECKING:
@@ -42,13 +51,11 @@ SEARCHED = {"problem": ("samples", "sample_id"), "response": ("trajectories", "t
 """Columns of the full-text functions, with their table and its key."""
 
 _SEARCH_FUNCTIONS = ("match", "match_all", "bm25")
-_BEST_OF = "best_of"
 _BEST_OF_VIEW = (
     "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
     "WHERE reward >= min_reward QUALIFY row_number() OVER "
     "(PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
 )
-_MAP_COLUMN = "rewards"
 _LARGEST_INT64_DIGITS = 18
 
 
@@ -64,11 +71,14 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
     named: list[str] = list(TABLES)
     try:
         tree = _parse(connection, statement)
-        named = _tables_named(tree)
+        named = tables_named(tree)
         rewritten, lookups = _rewrite(connection, dataset, statement, tree)
+        columns = columns_named(tree)
         for name in named:
-            connection.register(name, _source(dataset, name, lookups if name == "trajectories" else {}))
-        if "trajectories" in named:
+            source = _source(dataset, name, lookups if name == "trajectories" else {})
+            table = source.in_memory([*columns, *lookups]) if columns is not None else None
+            connection.register(name, source if table is None else table)
+        if calls_best_of(tree):
             connection.execute(_BEST_OF_VIEW)
         return _plain_types(connection.sql(rewritten).to_arrow_table())
     except duckdb.Error as error:
@@ -168,24 +178,6 @@ def _parse(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, A
     return tree
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, dict):
-        yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _nodes(value)
-
-
-def _tables_named(tree: dict[str, Any]) -> list[str]:
-    """Our tables that the statement names; a name that a WITH clause defines again costs one registration."""
-    named = {str(node["table_name"]).lower() for node in _nodes(tree) if "table_name" in node}
-    if any(node.get("function_name") == _BEST_OF for node in _nodes(tree)):
-        named.add("trajectories")
-    return [name for name in TABLES if name in named]
-
-
 def _rewrite(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, statement: str, tree: dict[str, Any]
 ) -> tuple[str, dict[str, tuple[str, str]]]:
@@ -194,41 +186,22 @@ def _rewrite(
     edits: list[tuple[int, int, str]] = []
     lookups: dict[str, tuple[str, str]] = {}
     searches: dict[tuple[str, str, str], str] = {}
-    direct = _reads_tables_directly(tree)
-    for node in _nodes(tree):
+    direct = reads_tables_directly(tree)
+    for node in nodes_of(tree):
         kind = node.get("type")
         if kind == "FUNCTION" and node.get("function_name") in _SEARCH_FUNCTIONS:
             start = node["query_location"]
             text = _search_expression(connection, dataset, node, searches)
             edits.append((start, start + node["query_location_length"], text))
-        elif kind == "ARRAY_EXTRACT" and direct and (lookup := _map_lookup(node)) is not None:
+        elif direct and (lookup := map_lookup(node)) is not None:
             qualifier, key, start = lookup
-            name = f"{_MAP_COLUMN}['{key}']"
-            lookups[name] = (_MAP_COLUMN, key)
+            name = f"{MAP_COLUMN}['{key}']"
+            lookups[name] = (MAP_COLUMN, key)
             text = ".".join(_quoted(part) for part in [*qualifier, name])
             edits.append((start, node["query_location"] + node["query_location_length"], text))
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text.encode() + source[end:]
     return source.decode(), lookups
-
-
-def _reads_tables_directly(tree: dict[str, Any]) -> bool:
-    """True where every column is one of a base table: no `*`, no WITH clause, no subquery."""
-    nodes = list(_nodes(tree))
-    selects = sum(node.get("type") == "SELECT_NODE" for node in nodes)
-    return selects == 1 and not any(node.get("type") == "STAR" for node in nodes)
-
-
-def _map_lookup(node: dict[str, Any]) -> tuple[list[str], str, int] | None:
-    """(qualifier, key, position) of `qualifier.rewards['key']`; None for any other subscript."""
-    column, key = node["children"]
-    literal = key.get("literal") or {}
-    if column.get("type") != "COLUMN_REF" or literal.get("kind") != "STRING":
-        return None
-    *qualifier, name = column["column_names"]
-    if name != _MAP_COLUMN:
-        return None
-    return qualifier, literal["text"], column["query_location"]
 
 
 def _search_expression(

@@ -114,6 +114,19 @@ class TableSource(pads.Dataset):
                 return scanner
         return self._streamed(names, needed, filter)
 
+    def in_memory(self, columns: Sequence[str]) -> pa.Table | None:
+        """The columns among `columns` that there are, from memory; None where they are too large for it.
+
+        DuckDB filters a table by itself, faster than it has a scanner do it.
+        """
+        names = [name for name in self._schema.names if name in columns]
+        # a table needs a column to have rows, as for count(*)
+        narrow = (field.name for field in self._schema if pa.types.is_primitive(field.type))
+        names = names or [next(narrow, self._schema.names[0])]
+        if not self._fits_cache(names):
+            return None
+        return pa.table([self._cached(name) for name in names], names=names)
+
     def _lance_scanner(self, names: list[str], filter: pc.Expression | None) -> Any | None:
         """Lance's own scanner, which uses its indexes; None for a filter that it cannot take."""
         rows = LARGEST_TEXT_BATCH if any(name in _WIDE for name in names) else BATCH_ROWS
@@ -178,7 +191,7 @@ def _with_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     if pc.count_distinct(column.slice(0, BATCH_ROWS)).as_py() > BATCH_ROWS // 16:
         return column
-    return column.dictionary_encode().unify_dictionaries()
+    return column.dictionary_encode().unify_dictionaries().combine_chunks()
 
 
 def _identity(table: lance.LanceDataset) -> tuple[str, int, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -308,6 +310,45 @@ def test_an_interrupted_pull_goes_on_and_a_damaged_file_is_refused(
     assert same_content(dataset, vrldata.open(tmp_path / "copy"))
 
 
+KILLED_PULL = """
+import os, signal, sys
+from pathlib import Path
+from huggingface_hub import HfApi
+
+left = int(sys.argv[3])
+download = HfApi.hf_hub_download
+
+def counted(*arguments, **options):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return download(*arguments, **options)
+
+HfApi.hf_hub_download = counted
+from vrldata.hub_pull import pull
+pull(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("killed_at", [1, 4, 12])
+def test_a_killed_pull_goes_on(hub: Any, dataset: vrldata.Dataset, tmp_path: Path, killed_at: int) -> None:
+    dataset.push(TARGET)
+    pull(TARGET, tmp_path / "copy")
+    add_large_clip(dataset, 101)
+    add_sample(dataset, "more")
+    dataset.add_trajectories([response(1)])
+    dataset.create_release("v2")
+    dataset.push(TARGET)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-c", KILLED_PULL, TARGET, str(tmp_path / "copy"), str(killed_at)]
+    assert subprocess.run(command, env=environment, capture_output=True).returncode == -9
+    assert vrldata.open(f"{tmp_path / 'copy'}@v1").samples.count() == 5
+    pull(TARGET, tmp_path / "copy")
+    assert same_content(dataset, vrldata.open(tmp_path / "copy"))
+    assert [one.name for one in vrldata.open(tmp_path / "copy").list_releases()] == ["v1", "v2"]
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -498,9 +539,6 @@ def test_datasets_loads_the_repository_without_vrl(
     hub: Any, dataset: vrldata.Dataset, tmp_path: Path
 ) -> None:
     """In a process of its own: `datasets` reads the endpoint when it is imported."""
-    import os
-    import subprocess
-
     dataset.push(TARGET)
     program = (
         "import datasets\n"

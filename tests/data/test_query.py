@@ -258,3 +258,31 @@ def test_command_line_reports_a_wrong_column_with_exit_code_2(dataset: vrldata.D
     assert done.returncode == 2
     assert done.stderr.decode().startswith("error: SQL: no column 'rewrd'")
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT count(*) AS n FROM trajectories", [{"n": 6}]),
+        ("SELECT t.step AS step FROM trajectories t WHERE t.step = 3", [{"step": 3}]),
+        ("SELECT STEP AS step FROM Trajectories WHERE STEP = 3", [{"step": 3}]),
+        ("SELECT (t).step AS step FROM trajectories t WHERE t.step = 3", [{"step": 3}]),
+        ("SELECT struct_extract(t, 'step') AS step FROM trajectories t WHERE t.step = 3", [{"step": 3}]),
+        ("SELECT count(*) AS n FROM trajectories NATURAL JOIN samples", [{"n": 0}]),
+        ("SELECT sum(step) AS n FROM trajectories JOIN samples USING (sample_id)", [{"n": 15}]),
+        (
+            "SELECT avg(rewards['accuracy']) AS p, max(rewards['format']) AS f FROM trajectories",
+            [{"p": 0.5, "f": 1.0}],
+        ),
+        (
+            "SELECT rewards['accuracy'] AS a, len(map_keys(rewards)) AS n FROM trajectories WHERE step = 1",
+            [{"a": 1.0, "n": 2}],
+        ),
+        ("SELECT step FROM trajectories WHERE trajectory_id = 't4'", [{"step": 4}]),
+    ],
+)
+def test_columns_kept_in_memory_give_the_same_rows(
+    dataset: vrldata.Dataset, statement: str, expected: list[dict[str, object]]
+) -> None:
+    for _ in range(2):
+        assert dataset.sql(statement).to_pylist() == expected

@@ -1,0 +1,100 @@
+"""What a statement's syntax tree says: tables and columns that it names, lookups in the map of rewards.
+
+The tree is DuckDB's own, as `json_serialize_sql` gives it; positions in it are bytes of the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vrldata.tables import TABLES
+
+BEST_OF = "best_of"
+"""View over trajectories that statements may call."""
+
+MAP_COLUMN = "rewards"
+"""Column whose values `rewards['key']` are read as columns of their own."""
+
+KEY_COLUMNS = ("sample_id", "trajectory_id", "clip_id")
+"""Columns that have an index in every table where rows are looked up by them."""
+
+
+def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a tree, outer ones first."""
+    if isinstance(tree, dict):
+        yield tree
+        for value in tree.values():
+            yield from nodes_of(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from nodes_of(value)
+
+
+def tables_named(tree: dict[str, Any]) -> list[str]:
+    """Our tables that the statement names; a name that a WITH clause defines again costs one registration."""
+    named = {str(node["table_name"]).lower() for node in nodes_of(tree) if "table_name" in node}
+    if calls_best_of(tree):
+        named.add("trajectories")
+    return [name for name in TABLES if name in named]
+
+
+def calls_best_of(tree: dict[str, Any]) -> bool:
+    """Whether the statement reads the view `best_of`."""
+    return any(node.get("function_name") == BEST_OF for node in nodes_of(tree))
+
+
+def columns_named(tree: dict[str, Any]) -> set[str] | None:
+    """Every column that a plain statement can touch, but for `rewards['x']`; None where that cannot be told.
+
+    A row taken as a value (`SELECT t FROM samples t`), a natural join or a star may touch columns unnamed.
+    None for a lookup by key as well, which is better left to an index.
+    """
+    nodes = list(nodes_of(tree))
+    unnamed = any(node.get("ref_type") == "NATURAL" for node in nodes) or calls_best_of(tree)
+    if unnamed or not reads_tables_directly(tree) or any(_is_key_lookup(node) for node in nodes):
+        return None
+    tables = {
+        str(node[name]).lower() for node in nodes if "table_name" in node for name in ("table_name", "alias")
+    }
+    rewritten = {id(node["children"][0]) for node in nodes if map_lookup(node) is not None}
+    named: set[str] = set()
+    for node in nodes:
+        named.update(str(name).lower() for name in node.get("using_columns", ()))
+        if node.get("type") == "COLUMN_REF" and id(node) not in rewritten:
+            names = [str(name).lower() for name in node["column_names"]]
+            if len(names) == 1 and names[0] in tables:
+                return None
+            named.update(names)
+    return named
+
+
+def _is_key_lookup(node: dict[str, Any]) -> bool:
+    """Whether a node compares a key with a constant."""
+    if node.get("type") != "COMPARE_EQUAL":
+        return False
+    sides = [node.get("left") or {}, node.get("right") or {}]
+    names = [side["column_names"][-1] for side in sides if side.get("type") == "COLUMN_REF"]
+    constants = [side for side in sides if side.get("class") == "CONSTANT"]
+    return bool(constants) and any(name in KEY_COLUMNS for name in names)
+
+
+def reads_tables_directly(tree: dict[str, Any]) -> bool:
+    """True where every column is one of a base table: no `*`, no WITH clause, no subquery."""
+    nodes = list(nodes_of(tree))
+    selects = sum(node.get("type") == "SELECT_NODE" for node in nodes)
+    return selects == 1 and not any(node.get("type") == "STAR" for node in nodes)
+
+
+def map_lookup(node: dict[str, Any]) -> tuple[list[str], str, int] | None:
+    """(qualifier, key, position) of `qualifier.rewards['key']`; None for any other node."""
+    if node.get("type") != "ARRAY_EXTRACT":
+        return None
+    column, key = node["children"]
+    literal = key.get("literal") or {}
+    if column.get("type") != "COLUMN_REF" or literal.get("kind") != "STRING":
+        return None
+    *qualifier, name = column["column_names"]
+    if name != MAP_COLUMN:
+        return None
+    return qualifier, literal["text"], column["query_location"]
