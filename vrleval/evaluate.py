@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vrldata.errors import BenchmarkError
+from vrldata.errors import BenchmarkError, ConfigError, nearest
+from vrldata.tasks import PROTOCOLS
 from vrleval.aggregate import summarise
 from vrleval.compat import check_compat
 from vrleval.configs import RunConfig, config_digest, generation, sampling_spec
@@ -54,6 +55,9 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         ConfigError: a wrong option. BenchmarkError: a benchmark without files. RolloutError: the engine.
     """
     check_compat(config.compat)
+    if config.protocol and config.protocol not in PROTOCOLS:
+        hint = nearest(config.protocol, PROTOCOLS)
+        raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
     job = _load(config)
     folder = Path(config.out).expanduser()
     started = time.time()
@@ -142,7 +146,8 @@ def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkRes
         tokens["max"],
         tokens["median"],
     )
-    budget = PRESETS[config.preset].video_tokens if config.preset in PRESETS else 0
+    preset = PRESETS.get(config.preset or "")
+    budget = preset.video_tokens if preset else 0
     if not budget or tokens["max"] <= budget:
         return result
     note = f"up to {tokens['max']:.0f} tokens per prompt, the preset's source states {budget}"

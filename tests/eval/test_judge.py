@@ -6,10 +6,14 @@ import asyncio
 import json
 from pathlib import Path
 
+from tests.eval.conftest import run_command
 from tests.eval.examples import make_prediction
+from tests.eval.test_engine_openai import says, server
+from tests.eval.test_report import write_run
 from vrldata.tasks.judge import JudgeError
 from vrleval.journal import Journal, read_journal
 from vrleval.judge import judge_names, judge_with
+from vrleval.results import read_run
 from vrleval.types import Prediction
 
 
@@ -69,6 +73,19 @@ def test_a_failed_judge_leaves_the_answer_waiting_and_is_asked_again(tmp_path: P
     done = judged(tmp_path, again, rows)
     assert len(again.prompts) == 1
     assert done["q2"].score == 0.0
+
+
+def test_the_command_judges_a_run_and_its_figures_follow(tmp_path: Path) -> None:
+    write_run(tmp_path, [waiting("q1", "a red car drives by"), make_prediction("q2", 0.0)])
+    assert read_run(tmp_path).results[0].headline.value is None
+    with server(lambda number: says('{"score": 1}')) as (url, bodies, _):
+        done = run_command(
+            "vrleval", "judge", tmp_path, "--model", "served-judge", "--base-url", url, "--json", check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert bodies[0]["model"] == "served-judge"
+    assert json.loads(done.stdout)["benchmarks"]["demo"]["headline"]["value"] == 0.5
+    assert judge_names(list(read_journal(tmp_path).values()))[0].startswith("served-judge")
 
 
 def test_nothing_is_asked_where_nothing_waits(tmp_path: Path) -> None:

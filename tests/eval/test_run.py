@@ -175,6 +175,7 @@ def test_doctor_says_what_is_missing(data_root: Path) -> None:
         ((), "nothing to evaluate"),
         (("--data", "x", "--preset", "qwen3-v"), "Did you mean 'qwen3-vl'?"),
         (("--data", "x", "--compat", "ramdom"), "Did you mean 'random'?"),
+        (("--data", "x", "--protocol", "evall"), "Did you mean 'eval'?"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
