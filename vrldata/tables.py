@@ -52,12 +52,15 @@ class IndexSpec:
     options: Mapping[str, Any]
 
 
+_TEXT_OPTIONS: Mapping[str, Any] = {"with_position": True, "base_tokenizer": "icu/split"}
+"""Of full-text indexes: phrases can be searched, and words of scripts without spaces are found."""
+
 INDEXES: Mapping[str, tuple[IndexSpec, ...]] = {
     "samples": (
         IndexSpec(column="sample_id", index_type="BTREE", options={}),
         IndexSpec(column="problem_type", index_type="BITMAP", options={}),
         IndexSpec(column="split", index_type="BITMAP", options={}),
-        IndexSpec(column="problem", index_type="INVERTED", options={"with_position": True}),
+        IndexSpec(column="problem", index_type="INVERTED", options=_TEXT_OPTIONS),
     ),
     "frames": (IndexSpec(column="clip_id", index_type="BTREE", options={}),),
     "trajectories": (
@@ -66,7 +69,7 @@ INDEXES: Mapping[str, tuple[IndexSpec, ...]] = {
         IndexSpec(column="reward", index_type="BTREE", options={}),
         IndexSpec(column="step", index_type="BTREE", options={}),
         IndexSpec(column="source", index_type="BITMAP", options={}),
-        IndexSpec(column="response", index_type="INVERTED", options={"with_position": True}),
+        IndexSpec(column="response", index_type="INVERTED", options=_TEXT_OPTIONS),
     ),
     "failures": (),
     "releases": (),

@@ -120,6 +120,11 @@ def test_full_text_search_folds_and_stems(dataset: vrldata.Dataset) -> None:
     ].to_pylist() == ["s1"]
 
 
+def test_full_text_search_finds_words_of_scripts_without_spaces(dataset: vrldata.Dataset) -> None:
+    rows = dataset.sql("SELECT sample_id FROM samples WHERE match(problem, '红色')")
+    assert rows["sample_id"].to_pylist() == ["s2"]
+
+
 def test_full_text_search_for_a_phrase_and_for_all_words(dataset: vrldata.Dataset) -> None:
     phrase = dataset.sql("SELECT count(*) AS n FROM trajectories WHERE match(response, '\"red car\"')")
     every = dataset.sql("SELECT count(*) AS n FROM trajectories t WHERE match_all(t.response, 'car blue')")
