@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import socket
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 CHUNK_FILES = 32
 """Most files of one task."""
 
+ANSWER_SECONDS = 10.0
+"""Time for the head of a cluster to take a connection."""
+
 CLIPS_AHEAD = 2
 """Clips that a task may have finished before they are taken: more would fill the object store."""
 
@@ -46,6 +50,8 @@ def decode_on_ray(jobs: Sequence[Job], options: BuildOptions, chooser: CodecChoo
     if options.codec == AUTO:
         raise ConfigError("codec=auto chooses from the sizes of all clips: name a codec for a build on Ray")
     ray = _connected(options.ray_address or "local")
+    # a task has a working folder of its own
+    jobs = [(dataclasses.replace(medium, file=medium.file.absolute()), source) for medium, source in jobs]
     cpus = int(ray.cluster_resources().get("CPU", 1))
     tasks = options.workers or max(1, cpus)
     chunk = max(1, min(CHUNK_FILES, -(-len(jobs) // tasks)))
@@ -146,8 +152,20 @@ def _connected(address: str) -> Any:
         raise missing_extra("Ray", "ray", "Decoding on a cluster") from error
     if ray.is_initialized():
         return ray
+    _check_answers(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--ray {address}: no cluster there: {error}") from error
     return ray
+
+
+def _check_answers(address: str) -> None:
+    """Raises ConfigError where nothing listens at a `host:port`; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--ray {address}: no cluster there: {error}") from error

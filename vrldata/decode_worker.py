@@ -62,9 +62,10 @@ def main() -> None:
     """Serve the pool whose socket is the first argument."""
     options = json.loads(sys.argv[2])
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    _import_early()
     answers: queue.Queue[dict[str, Any]] = queue.Queue()
+    # before the imports, which take seconds: a worker must not outlive its pool by them
     threading.Thread(target=_listen, args=(channel, answers), daemon=True).start()
+    _import_early()
     _limit_memory(options["memory_limit_bytes"])
     channel.send({"kind": "ready", "resident_bytes": resident_bytes(os.getpid()) or 0})
     while True:

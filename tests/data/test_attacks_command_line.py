@@ -196,3 +196,12 @@ def test_a_type_that_parquet_lacks_is_one_line(clips: vrldata.Dataset, tmp_path:
     done = run("query", clips.root, EVERY_TYPE, "--out", tmp_path / "rows.parquet")
     one_error(done, "cast it in the statement")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"]
+)
+def test_a_ray_cluster_that_is_not_there_is_one_line(source: Path, tmp_path: Path, address: str) -> None:
+    pytest.importorskip("ray")
+    build = ["build", source / "train.jsonl", "--video-root", source, "--out", tmp_path / "clips"]
+    one_error(run(*build, "--ray", address), f"--ray {address}: no cluster there")

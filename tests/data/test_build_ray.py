@@ -50,6 +50,15 @@ def test_a_build_on_ray_gives_the_rows_of_a_build_here(
     assert there.build(rows, ray_address="local", **options).reused == 5
 
 
+def test_a_relative_video_root_is_the_same_folder_for_the_tasks(
+    ray_session: None, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(videos.parent)
+    dataset = vrldata.create(tmp_path / "clips")
+    report = dataset.build([row("v0.mp4")], video_root=videos.name, spec=SPEC, ray_address="local", workers=1)
+    assert (report.decoded, report.failures) == (1, ())
+
+
 def test_a_budget_is_refused_on_ray(ray_session: None, videos: Path, tmp_path: Path) -> None:
     dataset = vrldata.create(tmp_path / "clips")
     with pytest.raises(vrldata.ConfigError, match="name a codec"):
