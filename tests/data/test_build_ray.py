@@ -35,7 +35,7 @@ def test_a_build_on_ray_gives_the_rows_of_a_build_here(
     rows = [row(f"v{number}.mp4") for number in range(5)] + [row("text.mp4"), row("gone.mp4")]
     here = vrldata.create(tmp_path / "here")
     there = vrldata.create(tmp_path / "there")
-    options = {"video_root": videos, "spec": SPEC, "codec": codec}
+    options: dict[str, Any] = {"video_root": videos, "spec": SPEC, "codec": codec}
     first = here.build(rows, workers=0, **options)
     second = there.build(rows, ray_address="local", workers=2, **options)
     assert (first.decoded, first.failed) == (second.decoded, second.failed) == (5, 2)
