@@ -1,4 +1,4 @@
-"""Every recipe in `recipes/algorithms` names its preset, and validates; those with parts of their own train."""
+"""Every recipe in `recipes/algorithms` names its preset and validates; those with own parts train."""
 
 from __future__ import annotations
 
