@@ -41,7 +41,6 @@ class _Job:
     facts: ModelFacts
     digest: str
     loaded: tuple[Loaded, ...]
-    num_loaded: Mapping[str, int]
 
 
 def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
@@ -175,7 +174,6 @@ def _load(config: RunConfig) -> _Job:
         facts=facts,
         digest=config_digest(config, facts),
         loaded=drawn,
-        num_loaded={item.benchmark.name: len(item.questions) for item in loaded},
     )
 
 
