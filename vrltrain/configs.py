@@ -204,6 +204,11 @@ class RunConfig(BaseConfig):
                 "algorithm.adv_estimator: gae needs a value model, which this trainer does not train: "
                 "choose grpo, rloo or another estimator without a critic"
             )
+        if algorithm.kl_kind == "full" and algorithm.kl_in != "none":
+            raise ValueError(
+                "algorithm.kl_kind: full needs the logits of both models, and this trainer keeps the "
+                "log-probabilities of sampled tokens alone: choose low_var_kl"
+            )
         if self.update.mini_batches > self.prompts_per_step * rollout.n:
             raise ValueError(
                 f"update.mini_batches ({self.update.mini_batches}) exceeds the rows of a step "

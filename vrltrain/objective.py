@@ -6,7 +6,7 @@ micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -68,37 +68,16 @@ def micro_batch_loss(
     def cut(tensor: Tensor) -> Tensor:
         return tensor[chosen, : log_probs.shape[1]].to(device)
 
-    mask, mix = cut(targets.mask), algorithm.mix
-    result = policy_loss(
-        algorithm.loss_type,
-        log_probs=log_probs,
-        old_log_probs=log_probs.detach() if targets.old_log_probs is None else cut(targets.old_log_probs),
-        advantages=cut(targets.advantages).float(),
-        response_mask=mask,
-        clip_low=algorithm.clip_ratio_low,
-        clip_high=algorithm.clip_ratio_high,
-        clip_dual=algorithm.clip_ratio_dual,
-        tau_pos=algorithm.tau_pos,
-        tau_neg=algorithm.tau_neg,
-        avg=algorithm.loss_avg,
-        counts=counts,
-        max_response_length=config.rollout.max_tokens,
-        rollout_weights=None if targets.weights is None else cut(targets.weights),
-        offline_row=targets.offline_row[chosen].to(device) if mix.on else None,
-        offline_loss=mix.offline_loss,
-        offline_old_prob=mix.offline_old_prob,
-        offline_clip=mix.offline_clip,
-        behaviour_log_probs=cut(targets.behaviour_log_probs) if mix.on else None,
-        gamma=mix.gamma,
-    )
-    loss = result.loss
-    figures = {f"update/{name}": value for name, value in result.metrics.items()}
-    figures["update/entropy"] = token_average(entropy, mask, counts.num_tokens)
+    mask = cut(targets.mask)
 
     def average(values: Tensor) -> Tensor:
         length = config.rollout.max_tokens
         return aggregate(values, mask, mode=algorithm.loss_avg, counts=counts, max_response_length=length)
 
+    result = _policy_part(config, targets, chosen, log_probs, counts, cut)
+    loss = result.loss
+    figures = {f"update/{name}": value for name, value in result.metrics.items()}
+    figures["update/entropy"] = token_average(entropy, mask, counts.num_tokens)
     if algorithm.entropy_coef:
         loss = loss - algorithm.entropy_coef * average(entropy)
     if targets.ref_log_probs is not None and algorithm.kl_in == "loss":
@@ -110,3 +89,37 @@ def micro_batch_loss(
         figures["kl/mean"] = mean_kl(kl, mask) * some_token / max(counts.num_rows, 1.0)
     figures["update/loss"] = float(loss.detach())
     return LossResult(loss=loss, metrics=figures)
+
+
+def _policy_part(
+    config: RunConfig,
+    targets: Targets,
+    rows: list[int],
+    log_probs: Tensor,
+    counts: GlobalCounts,
+    cut: Callable[[Tensor], Tensor],
+) -> LossResult:
+    """The policy loss with the options of the config; `cut` takes the micro-batch out of a (B, T) tensor."""
+    algorithm, mix = config.algorithm, config.algorithm.mix
+    return policy_loss(
+        algorithm.loss_type,
+        log_probs=log_probs,
+        old_log_probs=log_probs.detach() if targets.old_log_probs is None else cut(targets.old_log_probs),
+        advantages=cut(targets.advantages).float(),
+        response_mask=cut(targets.mask),
+        clip_low=algorithm.clip_ratio_low,
+        clip_high=algorithm.clip_ratio_high,
+        clip_dual=algorithm.clip_ratio_dual,
+        tau_pos=algorithm.tau_pos,
+        tau_neg=algorithm.tau_neg,
+        avg=algorithm.loss_avg,
+        counts=counts,
+        max_response_length=config.rollout.max_tokens,
+        rollout_weights=None if targets.weights is None else cut(targets.weights),
+        offline_row=targets.offline_row[rows].to(log_probs.device) if mix.on else None,
+        offline_loss=mix.offline_loss,
+        offline_old_prob=mix.offline_old_prob,
+        offline_clip=mix.offline_clip,
+        behaviour_log_probs=cut(targets.behaviour_log_probs) if mix.on else None,
+        gamma=mix.gamma,
+    )

@@ -12,7 +12,7 @@ from vrltrain.files import read_lines, write_text
 
 CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Reward", ("reward/overall_mean", "reward/accuracy_mean", "reward/format_mean")),
-    ("Validation", ("validation/reward/overall_mean", "validation/accuracy/mean_at_n")),
+    ("Validation", ("validation/reward/overall_mean", "validation/accuracy_of_all")),
     ("Loss", ("update/loss", "update/pg_loss")),
     ("Gradient norm", ("update/grad_norm",)),
     ("KL", ("kl/mean", "update/ppo_kl")),

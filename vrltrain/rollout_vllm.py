@@ -37,6 +37,7 @@ CPU_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
 }
 CPU_BLOCK_SIZE = 32
+DEAD_ENGINE_POLL_SECONDS = 0.5
 
 
 class VllmEngine:
@@ -168,8 +169,25 @@ class VllmEngine:
     async def _generate_all(
         self, prompts: Sequence[Prompt], n: Sequence[int], sampling: SamplingParams
     ) -> list[RolloutResult]:
-        waiting = [self._generate(prompt, count, sampling) for prompt, count in zip(prompts, n, strict=True)]
-        return list(await asyncio.gather(*waiting))
+        tasks = [
+            asyncio.ensure_future(self._generate(prompt, count, sampling))
+            for prompt, count in zip(prompts, n, strict=True)
+        ]
+        waiting = set(tasks)
+        while waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=DEAD_ENGINE_POLL_SECONDS)
+            if waiting and self._engine.errored:
+                # a request that was being prepared when the engine died would wait for ever
+                for task in waiting:
+                    task.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
+                break
+        return [
+            RolloutResult(sample_id=prompt.sample.sample_id, error="the engine died")
+            if task.cancelled()
+            else task.result()
+            for prompt, task in zip(prompts, tasks, strict=True)
+        ]
 
     async def _generate(self, prompt: Prompt, n: int, sampling: SamplingParams) -> RolloutResult:
         from vllm.exceptions import VLLMError

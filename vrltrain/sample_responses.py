@@ -118,15 +118,8 @@ def _answer(
             failures.append(prompt)
         else:
             prompts.append(prompt)
-    rollout = config.rollout
-    sampling = SamplingParams(
-        temperature=rollout.temperature,
-        top_p=rollout.top_p,
-        top_k=rollout.top_k,
-        max_tokens=rollout.max_tokens,
-        seed=config.seed * 1_000_003 + number,
-    )
-    results = engine.generate(prompts, [rollout.n] * len(prompts), sampling)
+    sampling = _sampling(config, number)
+    results = engine.generate(prompts, [config.rollout.n] * len(prompts), sampling)
     failures += [
         Failure(sample_id=result.sample_id, stage="rollout", reason=result.error)
         for result in results
@@ -139,7 +132,7 @@ def _answer(
         [result.rollouts for result in results],
         family=encoder.family,
         reward=config.algorithm.reward,
-        max_response_length=rollout.max_tokens,
+        max_response_length=config.rollout.max_tokens,
     )
     groups = [
         RolloutGroup(
@@ -153,6 +146,17 @@ def _answer(
         if not result.error
     ]
     return groups, len(failures)
+
+
+def _sampling(config: RolloutsConfig, number: int) -> SamplingParams:
+    rollout = config.rollout
+    return SamplingParams(
+        temperature=rollout.temperature,
+        top_p=rollout.top_p,
+        top_k=rollout.top_k,
+        max_tokens=rollout.max_tokens,
+        seed=config.seed * 1_000_003 + number,
+    )
 
 
 def _batches(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:

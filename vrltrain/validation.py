@@ -39,7 +39,6 @@ def validate(
     sampling = SamplingParams(
         temperature=options.temperature, max_tokens=config.rollout.max_tokens, seed=config.seed
     )
-    figures: dict[str, float] = {}
     rewards, uids, types, accuracies, examples = [], [], [], [], []
     for start in range(0, len(prompts), options.batch_size):
         part = prompts[start : start + options.batch_size]
@@ -59,16 +58,16 @@ def validate(
                 types.append(prompt.sample.problem_type)
                 accuracies.append(score.accuracy)
                 examples.append(example_row(0, prompt.sample, rollout.text, reward.overall, "validation"))
-    figures |= {
-        f"validation/{name}": value
-        for name, value in reward_metrics(rewards, uid=uids, problem_types=types).items()
-    }
+    figures = reward_metrics(rewards, uid=uids, problem_types=types)
     thresholds = [success_threshold(name) for name in types]
-    accuracy = group_accuracy(accuracies, uid=uids, thresholds=thresholds)
-    figures |= {f"validation/{name}": value for name, value in accuracy.items()}
-    figures["validation/samples"] = float(len(samples))
-    figures["validation/failed"] = float(failed)
-    return figures, examples[: config.num_examples]
+    figures |= group_accuracy(accuracies, uid=uids, thresholds=thresholds)
+    named = {f"validation/{name}": value for name, value in figures.items()}
+    named["validation/samples"] = float(len(samples))
+    named["validation/failed"] = float(failed)
+    # a question that failed counts as wrong here: leaving questions out must not raise the score
+    right = sum(accuracy or 0.0 for accuracy in accuracies) / options.n
+    named["validation/accuracy_of_all"] = right / max(len(samples), 1)
+    return named, examples[: config.num_examples]
 
 
 def example_row(step: int, sample: Any, response: str, reward: float | None, kind: str) -> dict[str, Any]:
