@@ -69,6 +69,6 @@ def _picture(title: str, arms: dict[str, list[Curve]], *, accuracy: bool) -> str
 
 def _mean(curves: list[Curve]) -> Curve:
     """At the steps that all curves have."""
-    values = [dict(map(tuple, curve)) for curve in curves]
+    values = [{point[0]: point[1] for point in curve} for curve in curves]
     steps = sorted(set.intersection(*(set(one) for one in values)))
     return [[step, sum(one[step] for one in values) / len(values)] for step in steps]
