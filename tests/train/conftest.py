@@ -27,6 +27,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def practised_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Qwen3-VL as `vrltrain tiny-model` makes it."""
+    return _tiny(tmp_path_factory, "qwen3-vl", 150)
+
+
+@pytest.fixture(scope="session")
 def tiny_qwen2_5(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Qwen2.5-VL with random weights."""
     return _tiny(tmp_path_factory, "qwen2.5-vl", 0)

@@ -284,11 +284,11 @@ def test_ray_data_streams_the_same_samples_as_the_local_reader(
 
 @pytest.mark.slow
 def test_the_reward_goes_up_on_a_task_that_only_the_frames_can_solve(
-    colour_dataset: Path, tiny_model: Path, tmp_path: Path
+    colour_dataset: Path, practised_model: Path, tmp_path: Path
 ) -> None:
     run(
         colour_dataset,
-        tiny_model,
+        practised_model,
         tmp_path / "run",
         steps=30,
         prompts_per_step=8,
