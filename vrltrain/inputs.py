@@ -197,6 +197,11 @@ def load_encoder(model_path: str | Path) -> PromptEncoder:
     """
     from transformers import AutoConfig, AutoProcessor, GenerationConfig
 
+    name = str(model_path)
+    if not Path(name).expanduser().exists() and (name.startswith((".", "/", "~")) or name.count("/") != 1):
+        raise ConfigError(
+            f"model.path={name!r}: no such folder; a model on the Hub is named as organisation/model"
+        )
     try:
         config = AutoConfig.from_pretrained(str(model_path))
         processor = AutoProcessor.from_pretrained(str(model_path))

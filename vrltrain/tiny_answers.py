@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from vrldata.log import progress
 from vrldata.tasks import render_prompt
 from vrldata.types import Clip, Sample
 
@@ -84,7 +85,7 @@ def teach_answer_form(model: Any, folder: Path, *, steps: int, seed: int) -> flo
     draw = random.Random(seed)
     end = encoder.eos_token_ids[0]
     loss = torch.zeros(())
-    for step in range(steps):
+    for step in _counted(steps):
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1.0, (step + 1) / 10) * (1 - 0.9 * step / steps)
         prompts, responses = [], []
@@ -103,6 +104,13 @@ def teach_answer_form(model: Any, folder: Path, *, steps: int, seed: int) -> flo
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
     return float(loss.detach())
+
+
+def _counted(steps: int) -> Iterator[int]:
+    with progress("tiny model: learning the form of answers", total=steps, unit="steps") as bar:
+        for step in range(steps):
+            yield step
+            bar.advance()
 
 
 def _noise_clip(encoder: Any, draw: random.Random) -> Clip:

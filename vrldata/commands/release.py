@@ -67,7 +67,10 @@ def diff(
     """
     import vrldata
 
-    tables = {table: dataclasses.asdict(one) for table, one in vrldata.open(uri).diff(a, b).items()}
+    tables = {
+        table: dataclasses.asdict(one)
+        for table, one in vrldata.open(uri).diff(a.removeprefix("@"), b.removeprefix("@")).items()
+    }
     print_result({"a": a, "b": b, "tables": tables}, as_json=json_output, text=_diff_text)
 
 
