@@ -72,7 +72,7 @@ class _BarProgress:
 class _LineProgress:
     def __init__(self, label: str, total: int | None, unit: str, logger: logging.Logger) -> None:
         self._label, self._total, self._unit, self._logger = label, total, unit, logger
-        self._done = 0
+        self._done = self._written = 0
         self._start = self._last = time.monotonic()
         self._notes: dict[str, object] = {}
 
@@ -85,6 +85,10 @@ class _LineProgress:
             self.write()
 
     def write(self) -> None:
+        """One line, unless the last one said the same."""
+        if self._written == self._done:
+            return
+        self._written = self._done
         elapsed = max(time.monotonic() - self._start, 1e-9)
         rate = self._done / elapsed
         of_total = f"/{self._total}" if self._total is not None else ""
@@ -128,5 +132,4 @@ def progress(label: str, total: int | None = None, unit: str = "items") -> Itera
         return
     lines = _LineProgress(label, total, unit, logging.getLogger("vrldata"))
     yield lines
-    if lines._done:
-        lines.write()
+    lines.write()
