@@ -9,6 +9,7 @@ goes on or starts anew. `results.json` and the plots hold every run that is done
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -71,9 +72,10 @@ def main() -> None:
     with ThreadPoolExecutor(options.jobs) as pool:
         prepared = [(run, _arguments(run, work)) for run in missing]
         jobs = {run.name: pool.submit(_execute, run, arguments, work) for run, arguments in prepared}
-        for run in missing:
-            _keep(run.name, jobs[run.name].result())
+        outcomes = {name: job.result() for name, job in jobs.items()}
     write_plots(_load(), HERE)
+    if None in outcomes.values():
+        raise SystemExit(1)
 
 
 def _options() -> argparse.Namespace:
@@ -114,8 +116,8 @@ def _arguments(run: Run, work: Path) -> list[str]:
     ]
 
 
-def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any]:
-    """The figures of a run, from its metrics; the log stays in the work folder."""
+def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any] | None:
+    """The figures of a run from its metrics, None where it failed; the log stays in the work folder."""
     folder, log = work / "runs" / run.name, work / f"{run.name}.log"
     started = time.perf_counter()
     line = command("vrltrain", "run", *arguments)
@@ -130,7 +132,8 @@ def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any]:
         done = subprocess.run(line, cwd=PROJECT, env=environment(), stdout=out, stderr=out, check=False)
     seconds = time.perf_counter() - started
     if done.returncode:
-        raise SystemExit(f"{run.name} failed with {done.returncode}: see {log}")
+        print(f"{run.name} failed with {done.returncode}: see {log}", flush=True)
+        return None
     rows = [json.loads(text) for text in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     curves = {
         name: [[row["step"], round(row[key], 6)] for row in rows if row.get(key) is not None]
@@ -139,7 +142,7 @@ def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any]:
     held_out = dict(curves["held_out"])
     last = held_out[max(held_out)]
     print(f"{run.name}: held-out accuracy {held_out[0]:.3f} -> {last:.3f} in {seconds:.0f} s", flush=True)
-    return {
+    result = {
         "experiment": run.experiment,
         "arm": run.arm,
         "seed": run.seed,
@@ -151,6 +154,8 @@ def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any]:
         "held_out_end": last,
         "curves": curves,
     }
+    _keep(run.name, result)
+    return result
 
 
 def _relative(text: str, work: Path) -> str:
@@ -165,7 +170,13 @@ def _load() -> dict[str, Any]:
 
 
 def _keep(name: str, result: dict[str, Any]) -> None:
-    """Add one run; another driver may have added others meanwhile."""
+    """Add one run as soon as it is done, so that a driver that is stopped loses none."""
+    with (HERE / ".results.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _write_with(name, result)
+
+
+def _write_with(name: str, result: dict[str, Any]) -> None:
     results = _load()
     results["runs"][name] = result
     rows = ",\n".join(
