@@ -17,13 +17,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vrldata.errors import ConfigError, VRLError, nearest
+from vrldata.errors import ConfigError, MissingExtraError, VRLError, missing_extra, nearest
 from vrldata.log import setup_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PARTLY_FAILED = 1
+
+EXTRA_OF = {
+    "av": "build",
+    "datasets": "hf",
+    "httpx": "eval",
+    "math_verify": "tasks",
+    "rapidfuzz": "tasks",
+    "ray": "ray",
+    "safetensors": "train",
+    "snowballstemmer": "tasks",
+    "torch": "train",
+    "transformers": "train",
+    "vllm": "vllm",
+}
+"""Library to the extra of the project that installs it."""
 INTERRUPTED = 130
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -89,6 +104,12 @@ def run(app: typer.Typer) -> None:
         for line in str(error).splitlines() or [type(error).__name__]:
             typer.echo(f"error: {shown(line)}", err=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").split(".")[0]
+        if library not in EXTRA_OF:
+            raise
+        typer.echo(f"error: {missing_extra(library, EXTRA_OF[library], 'this command')}", err=True)
+        sys.exit(MissingExtraError.exit_code)
     except KeyboardInterrupt:
         _tell_interrupted()
         sys.exit(INTERRUPTED)
