@@ -130,7 +130,12 @@ def test_output_in_an_encoding_without_the_characters_is_no_error(
 def test_an_interrupted_build_says_how_to_go_on_and_leaves_no_process(source: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, "build", str(source / "train.jsonl"), "--workers", "2"]
     command += ["--out", str(tmp_path / "clips"), "--video-root", str(source)]
-    builder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # a test run started in the background hands down an ignored interrupt
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        builder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
     # once the tables are there the build waits for its decoders to start
     while not (tmp_path / "clips/data/releases.lance/_versions").exists() and builder.poll() is None:
         time.sleep(0.01)
