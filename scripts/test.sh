@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing and runs ruff, mypy and pytest. Further arguments go to pytest:
+# Installs what is missing and runs ruff, mypy and pytest in two processes. Further arguments go to pytest:
 #   bash scripts/test.sh -m "not engine"
+#   bash scripts/test.sh -n 0 tests/data/test_sampling.py
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install.sh
@@ -13,4 +14,4 @@ echo "== mypy"
 mypy
 echo "== pytest"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec python -m pytest "$@"
+exec python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"

@@ -39,6 +39,17 @@ def shared_missing() -> str | None:
     return f"no shared test inputs at {root}: set VRL_SHARED to their folder"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread over processes, the tests of a file stay together, and those with a vLLM engine in one process.
+
+    The long ones come first, so that no process is left alone with them at the end.
+    """
+    for item in items:
+        group = "engine" if item.get_closest_marker("engine") else item.nodeid.split("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("engine", "slow")])
+
+
 @pytest.fixture(scope="session")
 def shared_folder() -> Path:
     """The folder of shared inputs; the test is skipped where it is missing."""
