@@ -129,10 +129,13 @@ def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any] | Non
             *arguments,
         ]
     with log.open("w", encoding="utf-8") as out:
-        done = subprocess.run(line, cwd=PROJECT, env=environment(), stdout=out, stderr=out, check=False)
+        process = subprocess.Popen(line, cwd=PROJECT, env=environment(), stdout=out, stderr=out)
+        # wait4 gives the CPU time of this process alone, whatever else the machine is doing
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - started
-    if done.returncode:
-        print(f"{run.name} failed with {done.returncode}: see {log}", flush=True)
+    if process.returncode:
+        print(f"{run.name} failed with {process.returncode}: see {log}", flush=True)
         return None
     rows = [json.loads(text) for text in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     curves = {
@@ -148,6 +151,7 @@ def _execute(run: Run, arguments: list[str], work: Path) -> dict[str, Any] | Non
         "seed": run.seed,
         "command": " ".join(["vrltrain run", *[_relative(text, work) for text in arguments]]),
         "seconds": round(seconds, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "training_seconds": round(sum(row.get("time/step_s", 0.0) for row in rows), 1),
         "machine": _machine(),
         "held_out_start": held_out[0],
