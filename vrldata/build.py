@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
 from vrldata.build_samples import SampleRows, SampleTracker
 from vrldata.build_writer import BatchSize, BuildWriter
-from vrldata.codec_budget import CodecChooser
+from vrldata.codec_budget import Chooser, CodecChooser
 from vrldata.commits import maintain_indexes
 from vrldata.decoding import available_cpus
 from vrldata.errors import ConfigError, DecodeError, StoreError, nearest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from vrldata.annotations import OfflineResponse
     from vrldata.build_plan import FailedClip
     from vrldata.dataset import Dataset
-    from vrldata.decode_pool import DecodeResult
+    from vrldata.decode_jobs import DecodeResult
     from vrldata.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -286,7 +286,8 @@ def _decode_all(
 
 def _decode_here(plan: Plan, options: BuildOptions, chooser: CodecChooser) -> Generator[Packed]:
     """Decode in processes of this machine, pack in threads; results come about as they are done."""
-    from vrldata.decode_pool import DecodeJob, decode_many
+    from vrldata.decode_jobs import DecodeJob
+    from vrldata.decode_pool import decode_many
 
     media = {medium.clip_id: medium for medium, _ in plan.decode}
     jobs = (
@@ -318,7 +319,7 @@ def _decode_here(plan: Plan, options: BuildOptions, chooser: CodecChooser) -> Ge
 
 def _decode_in_this_process(plan: Plan, chooser: CodecChooser) -> Generator[Packed]:
     """Decode one file after the other, without deadline and memory limit."""
-    from vrldata.decode_pool import DecodeJob, DecodeResult
+    from vrldata.decode_jobs import DecodeJob, DecodeResult
     from vrldata.decoding import decode, decoder_version
 
     for medium, source in plan.decode:
@@ -333,7 +334,7 @@ def _decode_in_this_process(plan: Plan, chooser: CodecChooser) -> Generator[Pack
         yield pack(medium, result, chooser)
 
 
-def pack(medium: Medium, result: DecodeResult, chooser: CodecChooser) -> Packed:
+def pack(medium: Medium, result: DecodeResult, chooser: Chooser) -> Packed:
     """The clip of a decode as a row to be, in the codec that the budget allows."""
     if result.clip is None or result.source is None:
         return Packed(medium=medium, clip=None, reason=result.reason)

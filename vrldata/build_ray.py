@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from vrldata.build import BuildOptions, Packed, pack
 from vrldata.build_plan import Medium
-from vrldata.codec_budget import CodecChooser
-from vrldata.codecs import AUTO
+from vrldata.codec_budget import Chooser, CodecChooser, measured_ratios
+from vrldata.codecs import AUTO, Codec, parse_codec
 from vrldata.errors import ConfigError, missing_extra
 from vrldata.frame_rows import EncodedClip
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vrldata.media_file import SourceFingerprint
 
 logger = logging.getLogger(__name__)
@@ -44,11 +47,9 @@ def decode_on_ray(jobs: Sequence[Job], options: BuildOptions, chooser: CodecChoo
     A task that is lost with its machine is run again by Ray; what it had given already is not given twice.
 
     Raises:
-        ConfigError: the cluster cannot be reached, or the codec is `auto`, whose choice needs every size.
+        ConfigError: the cluster cannot be reached.
         MissingExtraError: Ray is not installed.
     """
-    if options.codec == AUTO:
-        raise ConfigError("codec=auto chooses from the sizes of all clips: name a codec for a build on Ray")
     ray = _connected(options.ray_address or "local")
     # a task has a working folder of its own
     jobs = [(dataclasses.replace(medium, file=medium.file.absolute()), source) for medium, source in jobs]
@@ -62,24 +63,56 @@ def decode_on_ray(jobs: Sequence[Job], options: BuildOptions, chooser: CodecChoo
         num_returns="streaming",
         _generator_backpressure_num_objects=CLIPS_AHEAD,
     )
+    shared = _shared_chooser(ray, chooser) if options.codec == AUTO else None
     running: dict[Any, deque[Job]] = {}
     try:
         while chunks or running:
             while chunks and len(running) < tasks:
                 taken = list(chunks.popleft())
-                running[decode_task.remote(taken, _plain(options))] = deque(taken)
+                running[decode_task.remote(taken, _plain(options), shared)] = deque(taken)
             ready, _ = ray.wait(list(running), num_returns=1, fetch_local=False)
             stream = ready[0]
             packed = _next(ray, stream, running[stream])
             if packed is None:
                 del running[stream]
                 continue
-            if packed.clip is not None:
-                chooser.spent(packed.clip.num_bytes)
             yield packed
+        if shared is not None and (shortage := ray.get(shared.shortage_text.remote())):
+            logger.warning("%s", shortage)
     finally:
         for stream in running:
             ray.cancel(stream, force=True)
+
+
+class _SharedChooser(CodecChooser):
+    """A chooser that lives in an actor and is asked by all tasks."""
+
+    def shortage_text(self) -> str:
+        return self.shortage
+
+
+def _shared_chooser(ray: Any, chooser: CodecChooser) -> Any:
+    """An actor that goes on where `chooser` stands."""
+    clips, num_bytes = chooser.left
+    actor = ray.remote(_SharedChooser).options(num_cpus=0).remote(AUTO, max(num_bytes, 1))
+    actor.expect.remote(clips)
+    return actor
+
+
+class _DistantChooser:
+    """Asks the chooser of an actor; pixels stay in the task."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def choose(self, frames: NDArray[np.uint8]) -> Codec:
+        import ray
+
+        ratios = measured_ratios(frames) if ray.get(self._actor.wants_trial.remote()) else None
+        return parse_codec(ray.get(self._actor.decide.remote(frames.nbytes, ratios)))
+
+    def spent(self, num_bytes: int) -> None:
+        self._actor.spent.remote(num_bytes)
 
 
 def _next(ray: Any, stream: Any, waiting: deque[Job]) -> Packed | None:
@@ -109,13 +142,15 @@ def _plain(options: BuildOptions) -> dict[str, Any]:
     }
 
 
-def _decode_chunk(jobs: Sequence[Job], options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _decode_chunk(jobs: Sequence[Job], options: dict[str, Any], shared: Any) -> Iterator[dict[str, Any]]:
     """Runs on the cluster: decode files one after the other in a process that can be killed."""
     import numpy as np
 
-    from vrldata.decode_pool import DecodeJob, decode_many
+    from vrldata.decode_jobs import DecodeJob
+    from vrldata.decode_pool import decode_many
 
-    chooser = CodecChooser(options.pop("codec"))
+    codec = options.pop("codec")
+    chooser: Chooser = CodecChooser(codec) if shared is None else _DistantChooser(shared)
     media = {medium.clip_id: medium for medium, _ in jobs}
     listed = [
         DecodeJob(

@@ -17,7 +17,7 @@ from vrldata.build_samples import SampleRows, SampleTracker, samples_that_share
 from vrldata.commits import delete_rows, merge_rows
 from vrldata.frame_rows import EncodedClip, copy_of_row, put_clips
 from vrldata.media_file import find_media_file
-from vrldata.tables import PAYLOAD_COLUMN, now, schema
+from vrldata.tables import PAYLOAD_COLUMN, now
 
 if TYPE_CHECKING:
     from vrldata.build_plan import FailedClip, Medium
@@ -75,6 +75,7 @@ class BuildWriter:
         self._batch = batch
         self._clips: dict[str, EncodedClip] = {}
         self._failed: list[dict[str, Any]] = []
+        self._healed: list[str] = []
         self._pending_bytes = 0
         self._last_commit = time.monotonic()
         self.written_bytes = 0
@@ -101,7 +102,9 @@ class BuildWriter:
 
     def add_ready(self, clip_id: str, holder: str) -> None:
         """Note that the frames of a medium are committed already, in row `holder`."""
-        self.num_reused += len(self._tracker.settle(clip_id, holder))
+        settled = self._tracker.settle(clip_id, holder)
+        self.num_reused += len(settled)
+        self._healed += [one for one in settled if one in self._failed_before]
 
     def flush(self) -> None:
         """Commit everything pending.
@@ -119,12 +122,13 @@ class BuildWriter:
         self._pending_bytes = 0
         if failed:
             merge_rows(self._dataset, "failures", failed, update=True)
-        healed = [clip.clip_id for clip in clips if clip.clip_id in self._failed_before]
-        if healed:
-            delete_rows(self._dataset, "failures", healed)
         for clip in clips:
             self.codecs[str(clip.columns["codec"])] += 1
-            self.num_reused += len(self._tracker.settle(clip.clip_id, clip.clip_id)) - 1
+            self.add_ready(clip.clip_id, clip.clip_id)
+            self.num_reused -= 1
+        if self._healed:
+            delete_rows(self._dataset, "failures", self._healed)
+            self._healed = []
         for row in failed:
             self.num_failed += len(self._tracker.settle(row["clip_id"], None))
         self._sample_rows.write(self._tracker.take_complete())
@@ -170,7 +174,7 @@ def _columns_of(store: Any, clip_id: str) -> dict[str, Any]:
     """All columns of a stored row but the payload."""
     from vrldata.commits import sql_text
 
-    names = [name for name in schema("frames").names if name != PAYLOAD_COLUMN]
+    names = [name for name in store.table.schema.names if name != PAYLOAD_COLUMN]
     rows = store.table.to_table(columns=names, filter=f"clip_id = {sql_text(clip_id)}", limit=1)
     columns: dict[str, Any] = rows.to_pylist()[0]
     return columns

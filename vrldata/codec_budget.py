@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,23 @@ TRIAL_FRAMES = 4
 """Frames of such a clip that are encoded, evenly spaced."""
 
 
+class Chooser(Protocol):
+    """Gives the codec of each clip of a build."""
+
+    def choose(self, frames: NDArray[np.uint8]) -> Codec:
+        """The codec for a clip of uint8 (T, H, W, 3)."""
+
+    def spent(self, num_bytes: int) -> None:
+        """Count a clip that was packed."""
+
+
+def measured_ratios(frames: NDArray[np.uint8]) -> dict[str, float]:
+    """Bytes by codec over the bytes of the pixels, from a few frames of a clip uint8 (T, H, W, 3)."""
+    places = np.unique(np.linspace(0, len(frames) - 1, TRIAL_FRAMES).round().astype(int))
+    some = np.ascontiguousarray(frames[places])
+    return {name: memoryview(encode_frames(some, parse_codec(name))).nbytes / some.nbytes for name in CODECS}
+
+
 class CodecChooser:
     """Gives the codec of each clip; safe to share among threads.
 
@@ -29,6 +47,9 @@ class CodecChooser:
     Args:
         name: a codec, or `auto`.
         budget_bytes: bytes for the payloads of this build.
+
+    Attributes:
+        shortage: what is missing where even the smallest codec does not fit; empty where all is well.
 
     Raises:
         ConfigError: an unknown codec, `auto` without a budget, or a budget without `auto`.
@@ -45,8 +66,8 @@ class CodecChooser:
         self._budget = float(budget_bytes or 0)
         self._left = 0
         self._raw_sizes: list[int] = []
-        self._ratios: dict[str, list[float]] = {codec: [] for codec in CODECS}
-        self._warned = False
+        self._ratios: list[dict[str, float]] = []
+        self.shortage = ""
         self._lock = threading.Lock()
 
     def expect(self, clips: int, stored_bytes: int = 0) -> None:
@@ -58,33 +79,40 @@ class CodecChooser:
         """The codec for a clip of uint8 (T, H, W, 3)."""
         if self._fixed is not None:
             return self._fixed
+        ratios = measured_ratios(frames) if self.wants_trial() else None
+        return parse_codec(self.decide(frames.nbytes, ratios))
+
+    def wants_trial(self) -> bool:
+        """Whether `decide` needs the measured ratios of the next clip."""
+        return len(self._ratios) < TRIAL_CLIPS
+
+    def decide(self, raw_bytes: int, ratios: dict[str, float] | None) -> str:
+        """Name of the codec for a clip with `raw_bytes` of pixels; `ratios` where they were measured."""
         with self._lock:
-            self._raw_sizes.append(frames.nbytes)
-            if len(self._ratios["raw"]) < TRIAL_CLIPS:
-                self._measure(frames)
+            self._raw_sizes.append(raw_bytes)
+            if ratios is not None:
+                self._ratios.append(ratios)
             expected_raw = float(np.mean(self._raw_sizes)) * max(self._left, 1)
-            sizes = {codec: expected_raw * float(np.mean(seen)) for codec, seen in self._ratios.items()}
+            sizes = {
+                codec: expected_raw * float(np.mean([seen[codec] for seen in self._ratios]))
+                for codec in CODECS
+            }
             name = choose_codec(sizes, self._budget)
-            if sizes[name] > self._budget and not self._warned:
-                self._warned = True
-                logger.warning(
-                    "the budget is too small: %d clips left need about %.1f GB as %s, %.1f GB are left",
-                    self._left,
-                    sizes[name] / 1e9,
-                    name,
-                    max(self._budget, 0.0) / 1e9,
+            if sizes[name] > self._budget and not self.shortage:
+                self.shortage = (
+                    f"the budget is too small: {self._left} clips left need about {sizes[name] / 1e9:.1f} GB "
+                    f"as {name}, {max(self._budget, 0.0) / 1e9:.1f} GB are left"
                 )
-            return parse_codec(name)
+                logger.warning("%s", self.shortage)
+            return name
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """Clips and bytes that are left."""
+        return self._left, int(self._budget)
 
     def spent(self, num_bytes: int) -> None:
         """Count a clip that was packed."""
         with self._lock:
             self._left -= 1
             self._budget -= num_bytes
-
-    def _measure(self, frames: NDArray[np.uint8]) -> None:
-        places = np.unique(np.linspace(0, len(frames) - 1, TRIAL_FRAMES).round().astype(int))
-        some = np.ascontiguousarray(frames[places])
-        for name, seen in self._ratios.items():
-            size = memoryview(encode_frames(some, parse_codec(name))).nbytes
-            seen.append(size / some.nbytes)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vrldata.errors import ConfigError, StoreError, missing_extra, nearest
+from vrldata.errors import ConfigError, StoreError, nearest
 
 MAGIC = b"VRLF\x01\x00\x00\x00"
 """First bytes of a payload of any codec but `raw`; the last four are reserved."""
@@ -118,7 +118,9 @@ def encode_frames(frames: NDArray[np.uint8], codec: Codec) -> Buffer:
     if codec.name == "raw":
         return np.ascontiguousarray(frames).reshape(-1)
     if codec.name == "ffv1":
-        chunks, extradata = _encode_ffv1(frames)
+        from vrldata.ffv1 import encode_ffv1
+
+        chunks, extradata = encode_ffv1(frames)
     else:
         encode_one = _ENCODERS[codec.name](codec.level)
         chunks, extradata = _map(encode_one, list(frames), frames.nbytes), b""
@@ -131,6 +133,7 @@ def decode_frames(
     shape: tuple[int, int, int, int],
     size: int,
     indices: Sequence[int] | None = None,
+    out: NDArray[np.uint8] | None = None,
 ) -> NDArray[np.uint8]:
     """Frames (T, H, W, 3) of a payload, or those at `indices` of it, reading only their bytes.
 
@@ -141,34 +144,47 @@ def decode_frames(
         codec: its `codec` column.
         shape: (T, H, W, 3) of the stored clip.
         size: bytes of the payload.
+        out: contiguous array of the shape of the result, filled with it; the result is then a view of it.
 
     Raises:
         StoreError: the payload is damaged, or the codec unknown.
     """
     wanted = range(shape[0]) if indices is None else indices
     if codec == "raw":
-        frames = _read_raw(read, shape, size, indices)
+        frames = _read_raw(read, shape, size, indices, out)
     elif codec not in CODECS:
         raise StoreError(f"codec {codec!r} is unknown: the row was written by a newer version")
     else:
         places, extradata = _read_header(read, shape[0], size)
         distinct = sorted(set(wanted))
+        in_order = distinct == list(wanted)
         chunks = read([places[index] for index in distinct])
-        try:
-            decoded = np.empty((len(distinct), *shape[1:]), dtype=np.uint8)
-        except (ValueError, MemoryError) as error:
-            raise StoreError(f"no memory for {len(distinct)} frames of shape {shape[1:]}: {error}") from error
+        if out is not None and in_order:
+            decoded = out.view()
+        else:
+            decoded = _empty((len(distinct), *shape[1:]))
         if codec == "ffv1":
-            _decode_ffv1(chunks, extradata, decoded)
+            from vrldata.ffv1 import decode_ffv1
+
+            decode_ffv1(chunks, extradata, decoded)
         else:
             decode_one = _DECODERS[codec]
             jobs = list(zip(chunks, decoded, strict=True))
             _map(lambda job: decode_one(*job), jobs, decoded.nbytes)
-        row_of = {index: row for row, index in enumerate(distinct)}
-        order = [row_of[index] for index in wanted]
-        frames = decoded if order == list(range(len(distinct))) else decoded[order]
+        if in_order:
+            frames = decoded
+        else:
+            row_of = {index: row for row, index in enumerate(distinct)}
+            frames = np.take(decoded, [row_of[index] for index in wanted], axis=0, out=out).view()
     frames.flags.writeable = False
     return frames
+
+
+def _empty(shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:
+    try:
+        return np.empty(shape, dtype=np.uint8)
+    except (ValueError, MemoryError) as error:
+        raise StoreError(f"no memory for frames of shape {shape}: {error}") from error
 
 
 def choose_codec(bytes_by_codec: dict[str, float], budget_bytes: float) -> str:
@@ -224,15 +240,23 @@ def _read_header(read: RangeReader, num_frames: int, size: int) -> tuple[list[tu
 
 
 def _read_raw(
-    read: RangeReader, shape: tuple[int, int, int, int], size: int, indices: Sequence[int] | None
+    read: RangeReader,
+    shape: tuple[int, int, int, int],
+    size: int,
+    indices: Sequence[int] | None,
+    out: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]:
     frame_bytes = shape[1] * shape[2] * shape[3]
     if size != shape[0] * frame_bytes:
         raise StoreError(f"raw payload of {size} bytes does not hold frames of shape {shape}: damaged")
     if indices is None:
         (whole,) = read([(0, size)])
-        return np.frombuffer(whole, dtype=np.uint8).reshape(shape)
-    frames = np.empty((len(indices), *shape[1:]), dtype=np.uint8)
+        stored = np.frombuffer(whole, dtype=np.uint8).reshape(shape)
+        if out is None:
+            return stored
+        out[:] = stored
+        return out.view()
+    frames = _empty((len(indices), *shape[1:])) if out is None else out.view()
     place = 0
     for first, length in _runs(indices):
         (part,) = read([(first * frame_bytes, length * frame_bytes)])
@@ -314,68 +338,6 @@ def _decode_jpeg(chunk: Buffer, out: NDArray[np.uint8]) -> None:
             out[:] = np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise StoreError(f"JPEG frame is damaged: {error}") from error
-
-
-def _encode_ffv1(frames: NDArray[np.uint8]) -> tuple[list[bytes], bytes]:
-    """Packets and extradata of FFV1 version 3 (RFC 9043); every frame is a key frame."""
-    from fractions import Fraction
-
-    av = _av()
-    height, width = frames.shape[1:3]
-    context = av.CodecContext.create("ffv1", "w")
-    context.width, context.height, context.pix_fmt = width, height, "bgr0"
-    context.time_base = Fraction(1, 25)
-    slices = "4" if height >= 64 and width >= 64 else "1"
-    context.options = {"level": "3", "g": "1", "coder": "1", "slices": slices, "slicecrc": "1"}
-    packets = []
-    for frame in frames:
-        picture = av.VideoFrame(width, height, "bgr0")
-        plane = picture.planes[0]
-        lines = np.frombuffer(plane, dtype=np.uint8).reshape(height, plane.line_size)[:, : width * 4]
-        lines.reshape(height, width, 4)[..., :3] = frame[..., ::-1]
-        lines.reshape(height, width, 4)[..., 3] = 0
-        packets += context.encode(picture)
-    packets += context.encode(None)
-    if len(packets) != len(frames):
-        raise StoreError(f"FFV1 gave {len(packets)} packets for {len(frames)} frames")
-    return [bytes(packet) for packet in packets], bytes(context.extradata or b"")
-
-
-def _decode_ffv1(chunks: Sequence[Buffer], extradata: bytes, out: NDArray[np.uint8]) -> None:
-    av = _av()
-    count, height, width = out.shape[:3]
-    context = av.CodecContext.create("ffv1", "r")
-    context.width, context.height, context.extradata = width, height, extradata
-    context.thread_count = min(MAX_THREADS, os.cpu_count() or 1)
-    pictures: list[int] = []
-    try:
-        for chunk in chunks:
-            pictures += _copied(context.decode(av.Packet(bytes(chunk))), out, len(pictures))
-        pictures += _copied(context.decode(None), out, len(pictures))
-    except (av.error.FFmpegError, ValueError) as error:
-        raise StoreError(f"FFV1 frame is damaged: {error}") from error
-    if len(pictures) != count:
-        raise StoreError(f"FFV1 gave {len(pictures)} frames of {count}: damaged")
-
-
-def _copied(pictures: Sequence[Any], out: NDArray[np.uint8], place: int) -> list[int]:
-    """Copy decoded pictures into `out` from `place` on; their places."""
-    height, width = out.shape[1:3]
-    for offset, picture in enumerate(pictures):
-        if (picture.height, picture.width, picture.format.name) != (height, width, "bgr0"):
-            raise ValueError(f"picture is {picture.width} x {picture.height} {picture.format.name}")
-        plane = picture.planes[0]
-        lines = np.frombuffer(plane, dtype=np.uint8).reshape(height, plane.line_size)[:, : width * 4]
-        out[place + offset] = lines.reshape(height, width, 4)[..., 2::-1]
-    return list(range(place, place + len(pictures)))
-
-
-def _av() -> Any:
-    try:
-        import av
-    except ImportError as error:
-        raise missing_extra("PyAV", "build", "The codec ffv1") from error
-    return av
 
 
 _ENCODERS: dict[str, Callable[[int | None], Callable[[NDArray[np.uint8]], bytes]]] = {

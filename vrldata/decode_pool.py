@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import math
-import mmap
 import os
 import queue
 import selectors
@@ -22,14 +21,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from vrldata.decode_jobs import DecodeJob, DecodeResult, result_of
 from vrldata.decode_process import DecodeProcess, resident_bytes
 from vrldata.decoding import MAX_THREADS, available_cpus
 from vrldata.errors import ConfigError, DecodeError, missing_extra
-from vrldata.media_file import SourceFingerprint
-from vrldata.sampling import SamplingSpec
-from vrldata.types import Clip, VideoMetadata
 from vrldata.worker_channel import ChannelClosed
 
 START_DEADLINE_S = 180.0
@@ -40,43 +35,6 @@ JOBS_AHEAD = 4
 
 _WATCH_INTERVAL_S = 0.1
 _MAX_FAILED_STARTS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeJob:
-    """One file to decode.
-
-    Attributes:
-        path: of the file.
-        video_path: name of the clip in the dataset.
-        spec: what to take.
-        kind: `video`, `image`, or None to decide by content.
-        source: its fingerprint where that is known already: checked by size and time instead of read again.
-    """
-
-    path: str | os.PathLike[str]
-    video_path: str
-    spec: SamplingSpec
-    kind: str | None = None
-    source: SourceFingerprint | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeResult:
-    """What became of a job.
-
-    Attributes: job: the job. clip: the clip, its frames a read-only map of shared memory that is freed with
-    the last reference; None where the job failed. reason: why it failed, with the path; empty where it did
-    not. source: fingerprint of the file; None where the job failed. decoder: library and version. seconds:
-    that the worker spent on it.
-    """
-
-    job: DecodeJob
-    clip: Clip | None
-    reason: str = ""
-    source: SourceFingerprint | None = None
-    decoder: str = ""
-    seconds: float = 0.0
 
 
 def decode_many(
@@ -102,15 +60,14 @@ def decode_many(
 
     Raises:
         ConfigError: a value is out of range.
-        MissingExtraError: PyAV or torch is not installed.
+        MissingExtraError: PyAV is not installed.
         DecodeError: no worker can be started.
     """
     for name, value in (("workers", workers), ("timeout_s", timeout_s), ("bytes_in_flight", bytes_in_flight)):
         if not value > 0 or math.isnan(value):
             raise ConfigError(f"{name}={value!r}: expected more than 0")
-    for library, module in (("PyAV", "av"), ("torch", "torch")):
-        if importlib.util.find_spec(module) is None:
-            raise missing_extra(library, "build", "Decoding video")
+    if importlib.util.find_spec("av") is None:
+        raise missing_extra("PyAV", "build", "Decoding video")
     if threads is None:
         threads = min(MAX_THREADS, max(1, available_cpus() // workers))
     limits = _Limits(
@@ -243,12 +200,18 @@ class _Pool(threading.Thread):
     def _dispatch(self) -> None:
         idle = [process for process, task in self._tasks.items() if task is None]
         for process in idle:
-            if process.ready and self._jobs:
+            if not process.ready or not self._jobs:
+                continue
+            if self._jobs[0].needs_torch and not process.with_torch:
+                self._remove(process)
+            else:
                 self._assign(process, self._jobs.popleft())
         starting = sum(not process.ready for process in self._tasks)
         while starting < len(self._jobs) and len(self._tasks) < self._limits.workers:
             process = DecodeProcess(
-                threads=self._limits.threads, memory_limit_bytes=self._limits.memory_limit_bytes
+                threads=self._limits.threads,
+                memory_limit_bytes=self._limits.memory_limit_bytes,
+                with_torch=any(job.needs_torch for job in self._jobs),
             )
             self._tasks[process] = None
             self._selector.register(process.channel.endpoint, selectors.EVENT_READ, process)
@@ -319,7 +282,7 @@ class _Pool(threading.Thread):
             task.wanted_bytes, task.asked_at = message["bytes"], time.monotonic()
         elif message["kind"] == "result" and task is not None:
             self._tasks[process] = None
-            self._deliver(task, _result_of(task.job, message, descriptor), keep=descriptor is not None)
+            self._deliver(task, result_of(task.job, message, descriptor), keep=descriptor is not None)
 
     def _deliver(self, task: _Task, result: DecodeResult, *, keep: bool = False) -> None:
         if not keep:
@@ -370,31 +333,3 @@ class _Pool(threading.Thread):
         self._tasks.pop(process, None)
         self._selector.unregister(process.channel.endpoint)
         return process.end()
-
-
-def _result_of(job: DecodeJob, message: dict[str, Any], descriptor: int | None) -> DecodeResult:
-    if "clip" not in message or descriptor is None:
-        return DecodeResult(job=job, clip=None, reason=message["reason"], seconds=message["seconds"])
-    told = message["clip"]
-    metadata = told["metadata"]
-    metadata["frame_indices"] = np.array(metadata["frame_indices"], dtype=np.int32)
-    metadata["timestamps"] = np.array(metadata["timestamps"], dtype=np.float64)
-    try:
-        memory = mmap.mmap(descriptor, math.prod(told["shape"]), prot=mmap.PROT_READ)
-    finally:
-        os.close(descriptor)
-    clip = Clip(
-        frames=np.frombuffer(memory, dtype=np.uint8).reshape(told["shape"]),
-        metadata=VideoMetadata(**metadata),
-        video_path=told["video_path"],
-        spec=job.spec,
-        kind=told["kind"],
-        warnings=tuple(told["warnings"]),
-    )
-    return DecodeResult(
-        job=job,
-        clip=clip,
-        source=SourceFingerprint(**message["source"]),
-        decoder=message["decoder"],
-        seconds=message["seconds"],
-    )

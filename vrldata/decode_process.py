@@ -24,13 +24,20 @@ class DecodeProcess:
         ready: it has imported its libraries and waits for jobs.
         idle_bytes: physical memory that it held when it became ready.
         started_at: monotonic seconds.
+        with_torch: torch is among its libraries.
     """
 
-    def __init__(self, *, threads: int, memory_limit_bytes: int | None) -> None:
+    def __init__(self, *, threads: int, memory_limit_bytes: int | None, with_torch: bool = False) -> None:
         ours, theirs = socket.socketpair()
-        options = json.dumps({"threads": threads, "memory_limit_bytes": memory_limit_bytes})
+        options = json.dumps(
+            {"threads": threads, "memory_limit_bytes": memory_limit_bytes, "with_torch": with_torch}
+        )
         # one thread a library: the pool decides how many processes and decoder threads there are
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(_import_path())}
+        environment = {
+            **os.environ,
+            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+            "PYTHONPATH": os.pathsep.join(_import_path()),
+        }
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by `end`
         with theirs:
             self._process = subprocess.Popen(
@@ -44,6 +51,7 @@ class DecodeProcess:
                 start_new_session=True,
             )
         self.channel = Channel(ours)
+        self.with_torch = with_torch
         self.ready = False
         self.idle_bytes = 0
         self.started_at = time.monotonic()

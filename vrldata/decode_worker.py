@@ -65,19 +65,23 @@ def main() -> None:
     answers: queue.Queue[dict[str, Any]] = queue.Queue()
     # before the imports, which take seconds: a worker must not outlive its pool by them
     threading.Thread(target=_listen, args=(channel, answers), daemon=True).start()
-    _import_early()
+    _import_early(with_torch=options["with_torch"])
     _limit_memory(options["memory_limit_bytes"])
     channel.send({"kind": "ready", "resident_bytes": resident_bytes(os.getpid()) or 0})
     while True:
         _serve(channel, answers, answers.get(), options["threads"])
 
 
-def _import_early() -> None:
+def _import_early(*, with_torch: bool) -> None:
+    """Import what jobs need, before the memory limit holds; torch takes seconds: only where it is used."""
     import av
-    import torch
+    import av.video.reformatter
 
     av.logging.set_level(None)
-    torch.set_num_threads(1)
+    if with_torch:
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def _listen(channel: Channel, answers: queue.Queue[dict[str, Any]]) -> None:

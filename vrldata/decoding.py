@@ -58,7 +58,7 @@ def decode(
 
     Raises:
         DecodeError: the file is no video or image that can be decoded; names the file and the reason.
-        MissingExtraError: PyAV or torch is not installed.
+        MissingExtraError: PyAV is not installed, or torch for `resize="exact"`.
     """
     spec = SamplingSpec() if spec is None else spec
     if kind is not None and kind not in KINDS:

@@ -46,6 +46,7 @@ class FrameCollector:
         self._spec, self._allocate = spec, allocate
         self._missing = set(slots)
         self._coded_size = (0, 0)
+        self._reformatter: Any = None
         # beside a decoder with threads of its own the conversion would stop them between packets
         self._converter = ThreadPoolExecutor(1, "vrl-convert") if threads > 1 else None
         self._room = threading.BoundedSemaphore(_PICTURES_AT_ONCE)
@@ -98,10 +99,15 @@ class FrameCollector:
             self._room.release()
 
     def _convert(self, key: int, frame: Any, geometry: picture.Geometry, frames: NDArray[np.uint8]) -> None:
-        rgb = geometry.orientation.apply(picture.to_rgb(frame))
-        resized = resize(rgb, frames.shape[1], frames.shape[2], self._spec.resize)
-        for slot in self.slots[key]:
-            frames[slot] = resized
+        if self._reformatter is None:
+            from av.video.reformatter import VideoReformatter
+
+            self._reformatter = VideoReformatter()
+        rgb = geometry.orientation.apply(picture.to_rgb(frame, self._reformatter))
+        first, *repeats = self.slots[key]
+        resize(rgb, frames.shape[1], frames.shape[2], self._spec.resize, out=frames[first])
+        for slot in repeats:
+            frames[slot] = frames[first]
 
     def _allocate_frames(self, geometry: picture.Geometry) -> NDArray[np.uint8]:
         num_frames = sum(len(places) for places in self.slots.values())

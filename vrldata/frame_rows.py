@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from vrldata.codecs import Buffer, Codec, encode_frames
-from vrldata.commits import MergeResult, merge_rows
+from vrldata.commits import MergeResult, committed, merge_rows, writable
 from vrldata.tables import PAYLOAD_COLUMN, now, schema
 from vrldata.types import Clip
 
@@ -98,6 +98,7 @@ def encode_clip(
         "preprocess_version": preprocess_version,
         "sha256": hashlib.sha256(payload).hexdigest(),
         "decoder": decoder,
+        "warnings": list(clip.warnings) or None,
     }
     return EncodedClip(
         columns=columns, payload=payload, num_bytes=memoryview(payload).nbytes, raw_bytes=clip.frames.nbytes
@@ -124,9 +125,22 @@ def put_clips(dataset: Dataset, clips: Sequence[EncodedClip]) -> MergeResult:
     """
     if not clips:
         return MergeResult(inserted=0, updated=0)
+    _add_missing_columns(dataset)
     moment = now()
     rows = [_row(clip, moment) for clip in clips]
     return merge_rows(dataset, "frames", pa.concat_tables(rows), update=CHANGED)
+
+
+def _add_missing_columns(dataset: Dataset) -> None:
+    """Columns that an older version did not have, null in its rows."""
+
+    def attempt() -> None:
+        target = writable(dataset, "frames")
+        missing = [field for field in schema("frames") if field.name not in target.schema.names]
+        if missing:
+            target.add_columns(missing)
+
+    committed(dataset, "frames", attempt)
 
 
 def _row(clip: EncodedClip, moment: Any) -> pa.Table:
@@ -135,13 +149,14 @@ def _row(clip: EncodedClip, moment: Any) -> pa.Table:
     columns = {**clip.columns, "created_at": clip.columns.get("created_at") or moment}
     arrays = []
     for field in fields:
+        value = columns.get(field.name)
         if field.name == PAYLOAD_COLUMN:
             arrays.append(_blob(clip.payload, clip.num_bytes, field.type))
-        elif isinstance(columns[field.name], np.ndarray):
-            values = pa.array(columns[field.name]).cast(field.type.value_type)
+        elif isinstance(value, np.ndarray):
+            values = pa.array(value).cast(field.type.value_type)
             arrays.append(pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values))
         else:
-            arrays.append(pa.array([columns[field.name]], type=field.type))
+            arrays.append(pa.array([value], type=field.type))
     return pa.Table.from_arrays(arrays, schema=fields)
 
 

@@ -126,8 +126,12 @@ def _display_matrix(frame: Any) -> bytes | None:
     return None
 
 
-def to_rgb(frame: Any) -> NDArray[np.uint8]:
-    """uint8 (H, W, 3) of a decoded frame at its coded size, with matrix and range taken from its tags."""
+def to_rgb(frame: Any, reformatter: Any) -> NDArray[np.uint8]:
+    """uint8 (H, W, 3) of a decoded frame at its coded size, with matrix and range taken from its tags.
+
+    A view of the converted picture, without a copy. `reformatter` is an `av.video.reformatter.
+    VideoReformatter`, which keeps its tables from frame to frame.
+    """
     is_rgb = frame.format.is_rgb or frame.format.has_palette
     options: dict[str, Any] = {}
     if not is_rgb:
@@ -136,7 +140,9 @@ def to_rgb(frame: Any) -> NDArray[np.uint8]:
         matrix = _MATRICES.get(int(frame.colorspace))
         if matrix is not None:
             options["src_colorspace"] = matrix
-    return frame.reformat(format="rgb24", threads=1, **options).to_ndarray()
+    plane = reformatter.reformat(frame, format="rgb24", threads=1, **options).planes[0]
+    lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
+    return lines[:, : plane.width * 3].reshape(plane.height, plane.width, 3)
 
 
 def _range_of(frame: Any) -> int:

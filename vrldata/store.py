@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import mmap
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vrldata.codecs import Buffer, decode_frames
+from vrldata.codecs import decode_frames
 from vrldata.errors import ConfigError, MissingClip, StoreError
+from vrldata.payload import EXTERNAL_KIND, FILLED_BYTES, Payload, PayloadFiles, mapped
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import PAYLOAD_COLUMN
 from vrldata.types import Clip, VideoMetadata
@@ -33,12 +34,6 @@ logger = logging.getLogger(__name__)
 
 INDEX_ROWS = 32_768
 """Rows up to which the metadata of the whole table is kept in memory (about 2 KB a row)."""
-
-DEDICATED_KIND = 2
-"""Lance's descriptor kind of a payload that has a file to itself."""
-
-EXTERNAL_KIND = 3
-"""Lance's descriptor kind of a payload that lies anywhere else, at an address that the row names."""
 
 METADATA_COLUMNS = (
     "clip_id",
@@ -59,6 +54,7 @@ METADATA_COLUMNS = (
     "source_digest",
     "sampled_fps",
     "sha256",
+    "warnings",
 )
 """Columns of `frames` that a clip is made of, beside its payload."""
 
@@ -71,7 +67,9 @@ class RowIndex:
 
     def __init__(self, rows: pa.Table) -> None:
         rows = rows.combine_chunks()
-        self._columns = {name: _single(rows.column(name)) for name in METADATA_COLUMNS}
+        self._columns = {
+            name: _single(rows.column(name)) for name in METADATA_COLUMNS if name in rows.column_names
+        }
         self._descriptors = _single(rows.column(PAYLOAD_COLUMN))
         self._addresses = rows.column("_rowaddr").to_numpy()
         self._positions: dict[str, int] = {}
@@ -87,9 +85,14 @@ class RowIndex:
         return None if position is None else StoredRow(self, position)
 
     def value(self, name: str, position: int) -> Any:
-        """A value as a Python object; lists as read-only numpy arrays over the table's memory."""
-        column = self._columns[name]
-        if pa.types.is_list(column.type):
+        """A value as a Python object; lists of numbers as read-only numpy arrays over the table's memory.
+
+        None for a column that the table, of an older version, does not have.
+        """
+        column = self._columns.get(name)
+        if column is None:
+            return None
+        if pa.types.is_list(column.type) and not pa.types.is_string(column.type.value_type):
             return column[position].values.to_numpy()
         return column[position].as_py()
 
@@ -141,7 +144,7 @@ class FrameStore:
         self.aliases: dict[str, str] = {}
         self._index: RowIndex | None = None
         self._found: dict[str, RowIndex] = {}
-        self._folders: dict[int, str | None] = {}
+        self._files = PayloadFiles(table) if is_local else None
 
     def row(self, clip_id: str) -> StoredRow:
         """The row of a clip.
@@ -171,26 +174,60 @@ class FrameStore:
             return False
         return True
 
-    def get(self, clip_id: str, *, indices: Sequence[int] | None = None, verify: bool = False) -> Clip:
+    def get(
+        self,
+        clip_id: str,
+        *,
+        indices: Sequence[int] | None = None,
+        verify: bool = False,
+        out: NDArray[np.uint8] | None = None,
+    ) -> Clip:
         """The clip of a row, or the frames at `indices` of it; only the bytes of these are read.
+
+        Without `out` the frames of a raw payload on a local disk are a view of its file, without a copy. Who
+        needs frames of their own, to write to or to pin, gives a buffer as `out` and uses it again: the page
+        faults of a fresh one cost more than the copy.
 
         Args:
             indices: positions 0 to T - 1 in the stored clip, in any order, repeats allowed.
             verify: check the whole payload against its sha256 first.
+            out: contiguous uint8 array that the frames go to, of their size or larger; the clip's frames are
+                a read-only view of it, valid until it is used again.
 
         Raises:
-            MissingClip: no such row. StoreError: an index out of range, or a damaged payload.
+            MissingClip: no such row. StoreError: an index out of range, a damaged payload, or `out` does not
+            fit.
         """
         row = self.row(clip_id)
         wanted = None if indices is None else _checked(indices, row["num_frames"], clip_id)
-        payload = self.payload(row, whole=verify or wanted is None)
+        if out is not None:
+            out = _fitting(out, (row.shape if wanted is None else (len(wanted), *row.shape[1:])), clip_id)
         if verify:
-            self.check(row, payload)
+            self.check(row)
         try:
-            frames = decode_frames(payload.read, row["codec"], row.shape, payload.size, wanted)
+            frames = self._filled(row, wanted, out)
+            if frames is None:
+                payload = self.payload(row, whole=wanted is None)
+                frames = decode_frames(payload.read, row["codec"], row.shape, payload.size, wanted, out)
         except StoreError as error:
             raise StoreError(f"{row['video_path']} (clip {clip_id}): {error}") from error
         return clip_from_row(row, frames, wanted)
+
+    def _filled(
+        self, row: StoredRow, wanted: list[int] | None, out: NDArray[np.uint8] | None
+    ) -> NDArray[np.uint8] | None:
+        """A read-only view of `out`, filled from the file of a small raw payload; None for any other."""
+        if self._files is None or out is None or wanted is not None or row["codec"] != "raw":
+            return None
+        descriptor = row.index.descriptor(row.position)
+        size = descriptor["size"]
+        if size != out.size or size > FILLED_BYTES:
+            return None
+        if not self._files.fill(row.address, descriptor, out.reshape(-1)):
+            return None
+        frames = out.view()
+        frames.flags.writeable = False
+        return frames
 
     def check(self, row: StoredRow, payload: Payload | None = None) -> None:
         """Raises StoreError where a payload does not have the sha256 of its row."""
@@ -202,12 +239,12 @@ class FrameStore:
                 "damaged on disk; `vrldata verify --deep --drop-damaged` removes it, then build again"
             )
 
-    def payload(self, row: StoredRow, *, whole: bool = False, mapped: bool = True) -> Payload:
+    def payload(self, row: StoredRow, *, whole: bool = False, as_file: bool = True) -> Payload:
         """Access to the bytes of a row.
 
         Args:
             whole: all of it is going to be read: map it with its pages.
-            mapped: False takes Lance's blob reads even where the file could be mapped.
+            as_file: False takes Lance's blob reads even where the file could be mapped.
 
         Raises:
             StoreError: the payload lies outside the dataset.
@@ -216,95 +253,22 @@ class FrameStore:
         if descriptor["kind"] >= EXTERNAL_KIND:
             # a dataset from elsewhere could name any file of this machine
             raise StoreError(f"clip {row['clip_id']}: its payload lies outside the dataset: refused")
-        if mapped and self.is_local and descriptor["kind"] == DEDICATED_KIND:
-            view = self._map(row.address, descriptor, whole)
-            if view is not None:
-                return Payload(size=descriptor["size"], view=view)
-        return Payload(size=descriptor["size"], table=self.table, address=row.address)
-
-    def _map(self, address: int, descriptor: dict[str, Any], whole: bool) -> mmap.mmap | None:
-        """The payload's file as a read-only map; None where it is not where this Lance version puts it."""
-        fragment = address >> 32
-        if fragment not in self._folders:
-            self._folders[fragment] = self._payload_folder(fragment)
-        folder = self._folders[fragment]
-        if folder is None:
-            return None
-        blob_id = descriptor["blob_id"]
-        # the name is internal to Lance and has changed between releases: the size tells whether it is right
-        for name in (format(blob_id, "032b")[::-1], format(blob_id, "08x")):
-            try:
-                descriptor_of_file = os.open(f"{folder}/{name}.blob", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                continue
-            try:
-                if os.fstat(descriptor_of_file).st_size != descriptor["size"]:
-                    continue
-                flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if whole else 0)
-                return mmap.mmap(descriptor_of_file, descriptor["size"], flags=flags, prot=mmap.PROT_READ)
-            finally:
-                os.close(descriptor_of_file)
-        return None
-
-    def _payload_folder(self, fragment_id: int) -> str | None:
-        """Folder beside the data file that holds the payload column of a fragment."""
-        fragment = self.table.get_fragment(fragment_id)
-        if fragment is None:
-            return None
-        field_id = self.table.lance_schema.field(PAYLOAD_COLUMN).id()
-        for file in fragment.data_files():
-            if field_id in file.fields:
-                return f"{self.table.uri}/data/{file.path.rsplit('.', 1)[0]}"
-        return None
+        size = descriptor["size"]
+        file = self._files.open(row.address, descriptor) if as_file and self._files is not None else None
+        if file is None:
+            return Payload(size=size, table=self.table, address=row.address)
+        try:
+            return Payload(size=size, view=mapped(file, size, whole=whole))
+        finally:
+            os.close(file)
 
     def _read_rows(self, clip_id: str | None = None) -> pa.Table:
         from vrldata.commits import sql_text
 
         predicate = None if clip_id is None else f"clip_id = {sql_text(clip_id)}"
-        columns = [*METADATA_COLUMNS, PAYLOAD_COLUMN]
+        there = set(self.table.schema.names)
+        columns = [name for name in (*METADATA_COLUMNS, PAYLOAD_COLUMN) if name in there]
         return self.table.to_table(columns=columns, filter=predicate, with_row_address=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
-    """Bytes of one row: a map of its file, or Lance's reads of it.
-
-    Attributes:
-        size: bytes of the payload.
-        view: the map, None where Lance reads.
-    """
-
-    size: int
-    view: mmap.mmap | None = None
-    table: LanceDataset | None = None
-    address: int = 0
-
-    def read(self, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """One buffer for each (offset, length); views where the file is mapped.
-
-        Raises:
-            StoreError: the bytes cannot be read.
-        """
-        if self.view is not None:
-            if list(ranges) == [(0, self.size)]:
-                return [self.view]
-            window = memoryview(self.view)
-            return [window[offset : offset + length] for offset, length in ranges]
-        assert self.table is not None
-        from vrldata.commits import lance_message
-
-        try:
-            if list(ranges) == [(0, self.size)]:
-                return [self.table.read_blobs(PAYLOAD_COLUMN, addresses=[self.address])[0][1]]
-            parts = self.table.read_blob_ranges(
-                PAYLOAD_COLUMN,
-                [(self.address, offset, length) for offset, length in ranges],
-                selector="addresses",
-                preserve_order=True,
-            )
-        except (OSError, ValueError, RuntimeError) as error:
-            raise StoreError(f"payload cannot be read: {lance_message(error)}") from error
-        return [part for _, _, part in parts]
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:
@@ -312,6 +276,17 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.combine_chunks() if column.num_chunks else pa.array([], type=column.type)
+
+
+def _fitting(out: NDArray[np.uint8], shape: tuple[int, int, int, int], clip_id: str) -> NDArray[np.uint8]:
+    """The first bytes of `out` as an array of this shape."""
+    size = math.prod(shape)
+    if out.dtype != np.uint8 or not out.flags.c_contiguous or not out.flags.writeable or out.size < size:
+        raise StoreError(
+            f"clip {clip_id}: out={out.dtype} {out.shape}: expected a writable, contiguous uint8 array of "
+            f"{size} bytes or more"
+        )
+    return out.reshape(-1)[:size].reshape(shape)
 
 
 def _checked(indices: Sequence[int], num_frames: int, clip_id: str) -> list[int]:
@@ -358,6 +333,7 @@ def clip_from_row(row: StoredRow, frames: NDArray[np.uint8], wanted: list[int] |
         video_path=row["video_path"],
         spec=_spec(row["spec"]),
         kind=row["kind"],
+        warnings=tuple(row["warnings"] or ()),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import StoreError
+from vrldata.failures import current_and_past_failures
 from vrldata.tables import TABLES
 
 if TYPE_CHECKING:
@@ -16,18 +18,20 @@ if TYPE_CHECKING:
 
 LISTED_FAILURES = 100
 
+_FIGURES = re.compile(r"\d+(?:\.\d+)?")
+
 
 def summarise(dataset: Dataset) -> dict[str, Any]:
-    """Tables with rows and sizes, releases, specs, codecs, problem types, splits and failures.
+    """Tables with rows and sizes, releases, specs, codecs, problem types, splits and failures that hold.
 
     Sizes are bytes of files on disk, old versions included; None for remote datasets, where that is a listing
     of every file.
     """
-    frames = dataset.lance("frames").to_table(
-        columns=["spec", "codec", "kind", "num_frames", "source_duration"]
-    )
+    columns = ["video_path", "spec", "codec", "kind", "num_frames", "warnings"]
+    table = dataset.lance("frames")
+    frames = table.to_table(columns=[name for name in columns if name in table.schema.names])
     samples = dataset.lance("samples").to_table(columns=["problem_type", "split", "data_type", "clip_ids"])
-    failures = dataset.lance("failures").to_table(columns=["video_path", "reason", "attempts"])
+    failures, past = current_and_past_failures(dataset)
     return {
         "uri": str(dataset.uri),
         "root": dataset.root,
@@ -42,7 +46,13 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "problem_types": _counts(samples, "problem_type"),
         "splits": _counts(samples, "split"),
         "data_types": _counts(samples, "data_type"),
-        "failures": failures.slice(0, LISTED_FAILURES).to_pylist(),
+        "warnings": _warnings(frames),
+        "num_failures": len(failures),
+        "failures": [
+            {"video_path": one.video_path, "reason": one.reason, "attempts": one.attempts}
+            for one in failures[:LISTED_FAILURES]
+        ],
+        "num_past_failures": len(past),
     }
 
 
@@ -59,10 +69,14 @@ def summary_text(found: dict[str, Any]) -> str:
         counts = ", ".join(f"{name} {count}" for name, count in found[title].items())
         lines.append(f"  {title.replace('_', ' ')}: {counts or 'none'}")
     lines += [f"  spec {spec}: {count} clips" for spec, count in found["specs"].items()]
+    for row in found["warnings"]:
+        lines.append(f"  warning, clips {row['clips']}, such as {row['video_path']}: {row['warning']}")
     lines += [f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"]]
-    more = found["tables"]["failures"]["rows"] - len(found["failures"])
+    more = found["num_failures"] - len(found["failures"])
     if more > 0:
         lines.append(f"  and {more} more failures, in the table failures")
+    if found["num_past_failures"]:
+        lines.append(f"  {found['num_past_failures']} rows of failures concern no sample any more")
     return "\n".join(lines)
 
 
@@ -95,6 +109,23 @@ def _payload_bytes(dataset: Dataset) -> int:
 
 def _counts(table: Any, column: str) -> dict[str, int]:
     return dict(Counter(table.column(column).to_pylist()).most_common())
+
+
+def _warnings(frames: Any) -> list[dict[str, Any]]:
+    """What decoders had to repair or guess: warnings that differ in their figures only count as one.
+
+    Each with its number of clips, its first clip and the wording there, the most frequent first.
+    """
+    if "warnings" not in frames.column_names:
+        return []
+    rows: dict[str, dict[str, Any]] = {}
+    paths, listed = (frames.column(name).to_pylist() for name in ("video_path", "warnings"))
+    for path, own in zip(paths, listed, strict=True):
+        for warning in own or ():
+            kind = _FIGURES.sub("#", warning)
+            row = rows.setdefault(kind, {"warning": warning, "video_path": path, "clips": 0})
+            row["clips"] += 1
+    return sorted(rows.values(), key=lambda row: -row["clips"])
 
 
 def _shown_spec(text: str) -> str:

@@ -67,6 +67,7 @@ INDEXES: Mapping[str, tuple[IndexSpec, ...]] = {
         IndexSpec(column="trajectory_id", index_type="BTREE", options={}),
         IndexSpec(column="sample_id", index_type="BTREE", options={}),
         IndexSpec(column="reward", index_type="BTREE", options={}),
+        IndexSpec(column="run_id", index_type="BITMAP", options={}),
         IndexSpec(column="step", index_type="BTREE", options={}),
         IndexSpec(column="source", index_type="BITMAP", options={}),
         IndexSpec(column="response", index_type="INVERTED", options=_TEXT_OPTIONS),
@@ -147,6 +148,8 @@ def _frames() -> list[pa.Field]:
         pa.field("sampled_fps", pa.float64()),
         *_strings("preprocess_version", "sha256", "decoder"),
         pa.field("created_at", TIMESTAMP),
+        # what the decoder had to repair or guess; null where there is nothing to say
+        pa.field("warnings", pa.list_(pa.string())),
     ]
 
 

@@ -59,14 +59,18 @@ def test_a_relative_video_root_is_the_same_folder_for_the_tasks(
     assert (report.decoded, report.failures) == (1, ())
 
 
-def test_a_budget_is_refused_on_ray(ray_session: None, videos: Path, tmp_path: Path) -> None:
-    dataset = vrldata.create(tmp_path / "clips")
-    with pytest.raises(vrldata.ConfigError, match="name a codec"):
-        dataset.build(
-            [row("v0.mp4")],
-            video_root=videos,
-            spec=SPEC,
-            codec="auto",
-            budget_bytes=10**9,
-            ray_address="local",
-        )
+def test_a_budget_is_kept_over_all_tasks_of_ray(
+    ray_session: None, videos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [row(f"v{number}.mp4") for number in range(5)]
+    options: dict[str, Any] = {"video_root": videos, "spec": SPEC, "codec": "auto", "workers": 2}
+    raw = vrldata.create(tmp_path / "raw").build(rows, **{**options, "codec": "raw", "workers": 0})
+    for share, codecs in ((2.0, {"raw"}), (0.6, {"zstd", "ffv1", "raw"})):
+        dataset = vrldata.create(tmp_path / f"share{share}")
+        report = dataset.build(rows, budget_bytes=int(raw.bytes * share), ray_address="local", **options)
+        assert report.decoded == 5
+        assert report.bytes <= raw.bytes * share
+        assert set(report.codecs) <= codecs
+    tiny = vrldata.create(tmp_path / "tiny").build(rows, budget_bytes=1000, ray_address="local", **options)
+    assert tiny.decoded == 5
+    assert "the budget is too small" in caplog.text

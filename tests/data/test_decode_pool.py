@@ -19,7 +19,8 @@ pytest.importorskip("torch")
 
 from tests.conftest import PROJECT
 from tests.data.synthetic_video import number_in, write_video
-from vrldata.decode_pool import DecodeJob, decode_many
+from vrldata.decode_jobs import DecodeJob
+from vrldata.decode_pool import decode_many
 from vrldata.decoding import decode
 from vrldata.errors import ConfigError
 from vrldata.media_file import source_fingerprint
@@ -179,7 +180,8 @@ def test_stopping_early_leaves_no_process_behind(video, endless):
 def test_workers_end_with_their_parent(tmp_path, endless):
     script = textwrap.dedent(
         f"""
-        from vrldata.decode_pool import DecodeJob, decode_many
+        from vrldata.decode_jobs import DecodeJob
+        from vrldata.decode_pool import decode_many
         from vrldata.sampling import SamplingSpec
         job = DecodeJob(path={str(endless)!r}, video_path="a", spec=SamplingSpec())
         list(decode_many([job, job], workers=2))

@@ -15,7 +15,8 @@ from tests.data.conftest import numbered_clip
 from vrldata.codecs import CODECS, parse_codec
 from vrldata.frame_rows import EncodedClip, encode_clip, put_clips
 from vrldata.media_file import SourceFingerprint
-from vrldata.store import DEDICATED_KIND, FrameStore
+from vrldata.payload import DEDICATED_KIND, PayloadFiles
+from vrldata.store import FrameStore
 from vrldata.types import Clip
 
 LARGE = 320
@@ -44,7 +45,7 @@ def test_a_large_raw_clip_is_mapped_and_both_routes_are_equal(dataset: vrldata.D
     store = dataset.frame_store()
     row = store.row(clip.clip_id)
     assert row.index.descriptor(row.position)["kind"] == DEDICATED_KIND
-    mapped, read = store.payload(row, whole=True), store.payload(row, mapped=False)
+    mapped, read = store.payload(row, whole=True), store.payload(row, as_file=False)
     # where this fails a new Lance names its files in another way, and every read is a copy: add the new form
     assert mapped.view is not None
     assert read.view is None
@@ -68,7 +69,7 @@ def test_where_the_file_cannot_be_found_lance_reads_it(
 ) -> None:
     clip = textured(1)
     put_clips(dataset, [packed(clip)])
-    monkeypatch.setattr(FrameStore, "_payload_folder", lambda self, fragment: "/nowhere")
+    monkeypatch.setattr(PayloadFiles, "_folder", lambda self, fragment: "/nowhere")
     assert np.array_equal(dataset.clip_by_id(clip.clip_id).frames, clip.frames)
     assert np.array_equal(dataset.clip_by_id(clip.clip_id, indices=[2]).frames, clip.frames[[2]])
 
@@ -83,6 +84,32 @@ def test_clips_of_every_size_and_codec_come_back(dataset: vrldata.Dataset, codec
     assert np.array_equal(found.frames, clip.frames) or not CODECS[codec].lossless
     assert np.array_equal(dataset.clip_by_id(clip.clip_id, indices=[3, 0]).frames, found.frames[[3, 0]])
     assert found.spec.codec.split(":")[0] == codec
+
+
+@pytest.mark.parametrize("size", [64, LARGE])
+@pytest.mark.parametrize("codec", list(CODECS))
+def test_frames_go_to_the_buffer_that_is_given(dataset: vrldata.Dataset, codec: str, size: int) -> None:
+    clip = textured(2, size=size)
+    put_clips(dataset, [packed(clip, codec)])
+    store, buffer = dataset.frame_store(), np.zeros(clip.frames.size + 7, dtype=np.uint8)
+    for indices in (None, [2, 3], [3, 0, 3]):
+        expected = store.get(clip.clip_id, indices=indices)
+        found = store.get(clip.clip_id, indices=indices, out=buffer)
+        assert np.array_equal(found.frames, expected.frames)
+        assert np.shares_memory(found.frames, buffer)
+        assert not found.frames.flags.writeable
+        assert found.metadata.frame_indices.tolist() == expected.metadata.frame_indices.tolist()
+
+
+@pytest.mark.parametrize(
+    "out",
+    [np.zeros(10, np.uint8), np.zeros(1 << 24, np.float32), np.zeros((1 << 12, 1 << 12), np.uint8)[:, ::2]],
+)
+def test_a_buffer_that_does_not_fit_is_an_error(dataset: vrldata.Dataset, out: np.ndarray) -> None:
+    clip = textured(1)
+    put_clips(dataset, [packed(clip)])
+    with pytest.raises(vrldata.StoreError, match="contiguous uint8 array of"):
+        dataset.frame_store().get(clip.clip_id, out=out)
 
 
 def test_metadata_comes_back_and_follows_a_subset(dataset: vrldata.Dataset) -> None:
@@ -184,3 +211,21 @@ def test_four_writers_of_the_same_clips_store_each_once(dataset: vrldata.Dataset
         assert np.array_equal(
             dataset.clip_by_id(numbered_clip(number).clip_id).frames, numbered_clip(number).frames
         )
+
+
+def test_warnings_of_the_decoder_come_back_and_can_be_queried(dataset: vrldata.Dataset) -> None:
+    warned = dataclasses.replace(numbered_clip(1), warnings=("HDR (PQ) was converted", "2 damaged packet(s)"))
+    put_clips(dataset, [packed(warned), packed(numbered_clip(2))])
+    assert dataset.clip_by_id(warned.clip_id).warnings == warned.warnings
+    assert dataset.clip_by_id(numbered_clip(2).clip_id).warnings == ()
+    rows = dataset.sql("SELECT video_path FROM frames WHERE array_length(warnings) > 0")
+    assert rows.column("video_path").to_pylist() == [warned.video_path]
+
+
+def test_a_table_of_an_older_version_is_read_and_gets_its_missing_columns(dataset: vrldata.Dataset) -> None:
+    put_clips(dataset, [packed(numbered_clip(1))])
+    dataset.open_table("frames").drop_columns(["warnings"])
+    assert dataset.clip_by_id(numbered_clip(1).clip_id).warnings == ()
+    put_clips(dataset, [packed(dataclasses.replace(numbered_clip(2), warnings=("cut",)))])
+    assert dataset.clip_by_id(numbered_clip(2).clip_id).warnings == ("cut",)
+    assert dataset.clip_by_id(numbered_clip(1).clip_id).warnings == ()
