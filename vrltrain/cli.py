@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
+
 from vrldata.command_line import new_app, run
 from vrltrain.commands.export import export
 from vrltrain.commands.rollouts import rollouts
@@ -19,7 +23,24 @@ app.command("tiny-model")(tiny_model)
 
 def main() -> None:
     """Run the command line."""
-    run(app)
+    try:
+        run(app)
+    except SystemExit as ending:
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            _leave(ending.code)
+        raise
+
+
+def _leave(code: str | int | None) -> None:
+    """End one of several ranks without the interpreter's teardown.
+
+    Threads of the collectives' libraries that still hold Python objects at that point abort the process
+    ("terminate called without an active exception"), so that a rank whose work is done would count as failed.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":
