@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "open": "vrldata.dataset",
     "create": "vrldata.dataset",
+    "pull": "vrldata.hub_pull",
     "Dataset": "vrldata.dataset",
     "BuildReport": "vrldata.build",
     "SamplingSpec": "vrldata.sampling",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from vrldata.errors import TaskError as TaskError
     from vrldata.errors import UriError as UriError
     from vrldata.errors import VRLError as VRLError
+    from vrldata.hub_pull import pull as pull
     from vrldata.sampling import PRESETS as PRESETS
     from vrldata.sampling import SamplingSpec as SamplingSpec
     from vrldata.tasks import score as score

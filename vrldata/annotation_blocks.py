@@ -5,6 +5,7 @@ Formats are told apart here by their first bytes; reading them is the work of `a
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -78,6 +79,12 @@ def open_blocks(path: Path, stream: BinaryIO) -> OpenFile:
     _refuse_other_containers(head)
     _refuse_other_encodings(head)
     return OpenFile(head=head, blocks=blocks, ending=ending, notice=notice)
+
+
+def is_csv(file: OpenFile) -> bool:
+    """Whether a text file is a table of cells: its name says so, and it does not begin as JSON does."""
+    text = file.head.removeprefix(codecs.BOM_UTF8)[:65536].lstrip()
+    return file.ending in (".csv", ".tsv") and text[:1] not in (b"{", b"[")
 
 
 def _with_head(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:

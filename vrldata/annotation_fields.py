@@ -20,7 +20,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "options": ("options", "choices", "candidates"),
     "problem_type": ("problem_type",),
     "data_type": ("data_type",),
-    "sample_id": ("problem_id", "id", "question_id"),
+    "sample_id": ("problem_id", "id", "question_id", "sample_id"),
     "data_source": ("data_source", "source"),
     "split": ("split",),
     "start": ("start",),

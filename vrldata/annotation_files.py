@@ -6,11 +6,10 @@ be trusted. What the fields mean is the work of `annotation_rows`.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
-from vrldata.annotation_blocks import PARQUET, OpenFile, open_blocks
+from vrldata.annotation_blocks import PARQUET, is_csv, open_blocks
 from vrldata.annotation_faults import FileFault, Notify, RawRow
 from vrldata.annotation_json_files import json_rows
 from vrldata.annotation_tables import csv_rows, parquet_rows
@@ -40,14 +39,9 @@ def read_rows(path: Path, notify: Notify) -> Iterator[RawRow]:
                 notify("compression", file.notice, None)
             if file.head.startswith(PARQUET) or file.ending == ".parquet":
                 yield from parquet_rows(path, file)
-            elif file.ending in (".csv", ".tsv") and _first_mark(file) not in ("{", "["):
-                yield from csv_rows(file, notify)
+            elif is_csv(file):
+                yield from csv_rows(file)
             else:
                 yield from json_rows(file, notify)
     except OSError as error:
         raise FileFault("unreadable_file", f"cannot be read: {error.strerror or error}") from error
-
-
-def _first_mark(file: OpenFile) -> str:
-    text = file.head.removeprefix(codecs.BOM_UTF8)[:65536].lstrip()
-    return text[:1].decode("latin-1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -41,6 +42,7 @@ from vrldata.types import Sample
 LONG_PROBLEM_CHARS = 65_536
 MAX_ID_CHARS = 1024
 
+_CONTENT_DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8}(-\d+)?)?")
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif")
 
 Tell = Callable[[str, str, str | None], None]
@@ -271,6 +273,25 @@ def _own_id(row: Mapping[str, Any], columns: Columns) -> str:
     return text
 
 
+def stored_id(row: Mapping[str, Any], columns: Columns) -> str:
+    """The whole `sample_id` of a row that `vrldata export` wrote; empty for rows from elsewhere.
+
+    An export gives the id of the dataset beside the row's own: `sample_id: train/7` and `problem_id: 7`, or
+    the same digest twice where the row had none. A data set from elsewhere may have a `sample_id` that means
+    something else.
+    """
+    keys = columns.names["sample_id"]
+    own_key = pick(row, columns, "sample_id")[0]
+    key = next((key for key in keys if key.strip().casefold() == "sample_id"), None)
+    if key is None or key == own_key or not isinstance(row[key], str):
+        return ""
+    own, whole = _own_id(row, columns), row[key].strip()
+    if len(whole) > MAX_ID_CHARS or not whole.isprintable() or not own:
+        return ""
+    is_stored = whole.endswith(f"/{own}") if whole != own else _CONTENT_DIGEST.fullmatch(whole) is not None
+    return whole if is_stored else ""
+
+
 def _text(row: Mapping[str, Any], columns: Columns, name: str) -> str:
     field, value = pick(row, columns, name)
     value = not_nan(value)
@@ -290,6 +311,8 @@ def _extra(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
         if len(keys) > 1:
             used = pick(row, columns, field)[0]
             extra.update({key: jsonable(row[key]) for key in keys if key != used and row[key] is not None})
+    if "sample_id" in extra and stored_id(row, columns):
+        del extra["sample_id"]
     return extra
 
 

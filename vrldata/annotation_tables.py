@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from vrldata.annotation_blocks import PARQUET, BlockReader, OpenFile
-from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
+from vrldata.annotation_faults import FileFault, RawRow, RowFault
 from vrldata.annotation_fields import ALIASES, missing_hint, reported_name
 from vrldata.errors import AnnotationError, missing_extra
 
@@ -22,9 +22,18 @@ _BATCH_ROWS = 4096
 _LONE = re.compile("[\ud800-\udfff]")
 _HUB_NAME = re.compile(r"(?:hf://datasets/)?([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w.-]+))?")
 
+ColumnCheck = Callable[[Sequence[str], int | None], None]
+"""Takes the names of a table's columns and the line of its header; raises FileFault for a missing one."""
 
-def csv_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
+
+def csv_rows(
+    file: OpenFile, *, check: ColumnCheck | None = None, first_field: str = "problem"
+) -> Iterator[RawRow]:
     """Rows of a CSV file, or of a tab-separated one. Cells are texts; an empty cell is null.
+
+    Args:
+        check: raises FileFault where a column that every row needs is missing; `check_columns` by default.
+        first_field: a field that every row needs, to name where the delimiter is another one.
 
     Raises:
         FileFault: no header, another delimiter, or columns that a row needs are missing.
@@ -33,7 +42,7 @@ def csv_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
     raw: Any = io.BufferedReader(BlockReader(file.blocks))  # type: ignore[type-var]
     text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
     first = file.head.decode("utf-8", "replace").splitlines()[:1] or [""]
-    delimiter = _delimiter(first[0])
+    delimiter = _delimiter(first[0], first_field)
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     line, index = 1, 0
@@ -43,7 +52,7 @@ def csv_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
             if not any(cell.strip() for cell in cells):
                 continue
             if header is None:
-                header = _header(cells, start, delimiter)
+                header = _header(cells, start, check or check_columns)
                 continue
             fields: dict[str, Any] = {
                 name: cell if cell else None for name, cell in zip(header, cells, strict=False)
@@ -61,7 +70,7 @@ def csv_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
         raise FileFault("no_rows", "the file holds no rows" + (" below its header" if header else ""))
 
 
-def _delimiter(header: str) -> str:
+def _delimiter(header: str, field: str) -> str:
     """A comma or a tab. Other delimiters are refused, since their files write numbers with commas too."""
     if "," not in header and "\t" in header:
         return "\t"
@@ -70,19 +79,19 @@ def _delimiter(header: str) -> str:
             "delimiter",
             "the column is missing: the delimiter is ';', expected ','. Save the file as comma-separated CSV",
             line=1,
-            field="problem",
+            field=field,
         )
     return ","
 
 
-def _header(cells: Sequence[str], line: int, delimiter: str) -> list[str]:
+def _header(cells: Sequence[str], line: int, check: ColumnCheck) -> list[str]:
     names = [cell.strip() for cell in cells]
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice:
         raise FileFault(
             "duplicate_column", f"the header names the column {twice!r} twice", line=line, field=twice
         )
-    check_columns(names, line=line)
+    check(names, line)
     return names
 
 
@@ -104,7 +113,7 @@ def _cell_fault(fields: dict[str, Any], header: Sequence[str], cells: Sequence[s
     return None
 
 
-def check_columns(names: Sequence[str], *, line: int | None = None) -> None:
+def check_columns(names: Sequence[str], line: int | None = None) -> None:
     """Refuse a table that lacks a column which every row needs.
 
     Raises:

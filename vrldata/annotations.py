@@ -31,7 +31,7 @@ from vrldata.annotation_fields import FieldNames
 from vrldata.annotation_files import is_annotation_name, read_rows
 from vrldata.annotation_media import MediaRoot
 from vrldata.annotation_offline import Offline, no_trajectory
-from vrldata.annotation_rows import RowSettings, read_sample
+from vrldata.annotation_rows import RowSettings, read_sample, stored_id
 from vrldata.errors import AnnotationError
 from vrldata.types import Sample
 
@@ -189,6 +189,7 @@ class _Pending:
     row: int | None
     sample: Sample
     offline: Offline
+    stored_id: str
 
 
 class _Reader:
@@ -279,7 +280,8 @@ class _Reader:
             except RowFault as fault:
                 rejected.append(row_rejection(fault, label, raw.line, raw.row))
                 continue
-            yield _Pending(line=raw.line, row=raw.row, sample=sample, offline=offline)
+            whole_id = stored_id(raw.fields, self._names.columns(raw.fields))
+            yield _Pending(line=raw.line, row=raw.row, sample=sample, offline=offline, stored_id=whole_id)
 
     def _without_trajectory_gaps(
         self, label: str, pending: list[_Pending], rejected: list[Rejection]
@@ -303,7 +305,7 @@ class _Reader:
     def _keep(self, label: str, name: str, item: _Pending) -> None:
         own_id = item.sample.sample_id
         digest = None if own_id else content_digest(item.sample)
-        sample_id = wanted = f"{name}/{own_id}" if digest is None else digest
+        sample_id = wanted = item.stored_id or (f"{name}/{own_id}" if digest is None else digest)
         first = self._taken.get(wanted)
         if first is not None:
             digest = digest or content_digest(item.sample)

@@ -226,7 +226,7 @@ def _body(dataset: Dataset, repo_id: str | None, releases: Sequence[Release], ha
         ]
         lines += [_release_row(one) for one in reversed(releases)]
         lines.append("")
-    failures = tables["failures"]["rows"]
+    failures = found["num_failures"]
     if failures:
         lines += [f"{failures} sources could not be decoded; the table `failures` says why.", ""]
     lines += [

@@ -307,16 +307,7 @@ class Dataset:
         Raises:
             StoreError: the dataset cannot be written.
         """
-        from vrldata.commits import maintain_indexes, merge_rows
-        from vrldata.tables import now, trajectory_to_row, with_trajectory_ids
-
-        moment = now()
-        rows = [trajectory_to_row(one, created_at=moment) for one in with_trajectory_ids(trajectories)]
-        if not rows:
-            return 0
-        inserted = merge_rows(self, "trajectories", rows).inserted
-        maintain_indexes(self, "trajectories")
-        return inserted
+        return int(_call("trajectories", "add_trajectories", self, trajectories))
 
     def build(
         self,
@@ -356,6 +347,10 @@ class Dataset:
         """A streaming `ray.data.Dataset`; see `readers.ray_dataset`."""
         return _call("readers", "ray_dataset", self, **options)
 
+    def ray_iterator(self, **options: Any) -> Any:
+        """Rows of one rank, prefetched by Ray, that go on where they stopped; see `readers.ray_iterator`."""
+        return _call("readers", "ray_iterator", self, **options)
+
     def torch(self, **options: Any) -> Any:
         """A torch IterableDataset; see `readers.torch_dataset`."""
         return _call("readers", "torch_dataset", self, **options)
@@ -367,6 +362,10 @@ class Dataset:
     def push(self, target: str, **options: Any) -> Any:
         """Publish on the Hugging Face Hub; see `hub.push`."""
         return _call("hub", "push", self, target, **options)
+
+    def pull(self, folder: str | Path) -> Any:
+        """Fetch this dataset of the Hub, at its release, into a folder; see `hub_pull.pull`."""
+        return _call("hub_pull", "pull", self.uri, folder)
 
     def info(self) -> dict[str, Any]:
         """Tables, rows, sizes, releases, specs, problem types and failures; see `summary.summarise`."""

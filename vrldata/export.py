@@ -133,7 +133,9 @@ def _best_responses(dataset: Dataset, best: int, min_reward: float) -> dict[str,
 def annotation_row(sample: Sample, responses: _Responses, options: ExportOptions) -> dict[str, Any]:
     """The row of the annotation schema that `vrldata build` reads as this sample."""
     row: dict[str, Any] = {
-        "problem_id": sample.sample_id,
+        # the whole id keeps the ids of a rebuilt dataset; the own one is for other tools
+        "sample_id": sample.sample_id,
+        "problem_id": sample.sample_id.partition("/")[2] or sample.sample_id,
         "problem": sample.problem,
         "answer": sample.answer,
         "problem_type": sample.problem_type,

@@ -87,7 +87,7 @@ def push(
     files = [*table_files(dataset, releases, newest), *parquet_files(state), releases_file(releases)]
     files += _card_files(state, api, repo_id, releases)
     head, sent, deleted = _upload(api, repo_id, files, what)
-    moved = _set_tags(api, repo_id, head, releases, tags, published, what)
+    moved = _set_tags(api, repo_id, head, releases, tags, what)
     return PushReport(
         repo_id=repo_id,
         commit=head,
@@ -118,16 +118,16 @@ def _state(dataset: Dataset, newest: str | None) -> Dataset:
     return Opened(DatasetUri(dataset.uri.location, newest))
 
 
-def _published_releases(api: HfApi, repo_id: str, what: str) -> dict[str, str]:
-    """Digest of each release that the repository lists."""
+def _published_releases(api: HfApi, repo_id: str, what: str, revision: str = "main") -> dict[str, str]:
+    """Digest of each release that the repository lists at a revision."""
     import json
 
-    data = read_file(api, repo_id, RELEASES_FILE, "main", what)
+    data = read_file(api, repo_id, RELEASES_FILE, revision, what)
     if data is None:
         return {}
     try:
         return {str(one["name"]): str(one["digest"]) for one in json.loads(data)}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise HubError(f"{what}: {RELEASES_FILE} of the repository cannot be read: {error!r}") from error
 
 
@@ -284,7 +284,6 @@ def _set_tags(
     head: str,
     releases: Sequence[Release],
     tags: Mapping[str, str],
-    published: Mapping[str, str],
     what: str,
 ) -> list[str]:
     """One git tag a release: new ones and moved ones are set to `head`; names of these."""
@@ -293,10 +292,14 @@ def _set_tags(
     for gone in sorted(tags.keys() - own):
         call(what, lambda name=gone: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
     for release in releases:
-        moved = published.get(release.name, release.digest) != release.digest
+        # only a release that was moved can differ from its tag; a push that was cut off may have left it so
+        moved = release.name in tags and bool(release.replaced)
+        if moved:
+            listed = _published_releases(api, repo_id, what, tags[release.name])
+            moved = listed.get(release.name) != release.digest
         if release.name in tags and not moved:
             continue
-        if release.name in tags:
+        if moved:
             call(
                 what,
                 lambda name=release.name: api.delete_tag(repo_id, tag=name, repo_type="dataset"),  # type: ignore[misc]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,9 +64,9 @@ def call(what: str, function: Callable[[], ResultT]) -> ResultT:
     Raises:
         HubError: the call failed for good.
     """
-    import httpx
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
+    transport_error = _transport_error(HfHubHTTPError)
     for attempt in range(ATTEMPTS):
         try:
             return function()
@@ -75,7 +76,7 @@ def call(what: str, function: Callable[[], ResultT]) -> ResultT:
             logger.warning("%s: the Hub answered %s, trying again", what, error.response.status_code)
         except OfflineModeIsEnabled:
             raise HubError(f"{what}: HF_HUB_OFFLINE is set; unset it to reach the Hub") from None
-        except httpx.TransportError as error:
+        except transport_error as error:
             if attempt == ATTEMPTS - 1:
                 raise HubError(f"{what}: the Hub cannot be reached: {scrubbed(str(error))}") from None
             logger.warning("%s: no connection, trying again: %s", what, scrubbed(str(error)))
@@ -87,6 +88,16 @@ def call(what: str, function: Callable[[], ResultT]) -> ResultT:
                 raise HubError(f"{what}: {scrubbed(_first_line(error))}{why}") from None
         time.sleep(2**attempt)
     raise AssertionError("unreachable")
+
+
+def _transport_error(hub_error: type[Exception]) -> type[Exception]:
+    """The class of failed connections in the HTTP library that the client is built on, whichever it is."""
+    for kind in hub_error.__mro__:
+        library = sys.modules[kind.__module__.partition(".")[0]]
+        if hasattr(library, "TransportError"):
+            found: type[Exception] = library.TransportError
+            return found
+    return ConnectionError
 
 
 def scrubbed(text: str) -> str:

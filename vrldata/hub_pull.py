@@ -20,6 +20,7 @@ from vrldata.errors import HubError, nearest
 from vrldata.hub_client import call, hub_api, repository_of, tags_of, tree_of
 from vrldata.hub_layout import as_mapping, checked_path, is_data_file
 from vrldata.log import progress
+from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -52,7 +53,7 @@ class PullReport:
     deleted: int
 
 
-def pull(source: str, folder: str | Path) -> PullReport:
+def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     """Fetch `hf://datasets/<org>/<name>[@<release>]` into `folder`, or bring an earlier pull up to date.
 
     Raises:

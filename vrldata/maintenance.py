@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from vrldata.commits import committed, lance_message, maintain_indexes, writable
+from vrldata.commits import committed, delete_rows, lance_message, maintain_indexes, writable
 from vrldata.errors import StoreError
-from vrldata.tables import TABLES
+from vrldata.failures import current_and_past_failures
+from vrldata.tables import TABLES, now
 from vrldata.verification import verify
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcReport:
-    """Versions dropped and bytes freed, by table."""
+    """Versions dropped and bytes freed, by table, and rows of `failures` that held no more."""
 
     versions: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
+    past_failures: int = 0
 
 
 def compact(dataset: Dataset, *, frames: bool = False) -> CompactionReport:
@@ -101,6 +103,7 @@ def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: boo
 
     # a release whose maker was killed before it could set the tags must not lose its versions
     repair_tags(dataset)
+    past_failures = _drop_past_failures(dataset, older_than)
     versions: dict[str, int] = {}
     freed: dict[str, int] = {}
     for table in TABLES:
@@ -114,4 +117,15 @@ def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: boo
                 f"{dataset.table_path(table)}: cleanup failed: {lance_message(error)}"
             ) from error
         versions[table], freed[table] = stats.old_versions, stats.bytes_removed
-    return GcReport(versions=versions, bytes=freed)
+    return GcReport(versions=versions, bytes=freed, past_failures=past_failures)
+
+
+def _drop_past_failures(dataset: Dataset, older_than: timedelta) -> int:
+    """Delete failures of files that no sample names any more; how many.
+
+    Young ones stay: a running build commits its failures before the samples that name them.
+    """
+    _, past = current_and_past_failures(dataset)
+    old = [one.clip_id for one in past if now() - one.created_at >= older_than]
+    delete_rows(dataset, "failures", old)
+    return len(old)

@@ -18,25 +18,28 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from vrldata.errors import FilterError, nearest
+from vrldata.query_late import positions_tree
+from vrldata.query_search import SEARCH_FUNCTIONS, search_expression
 from vrldata.query_source import TableSource
 from vrldata.query_syntax import (
     MAP_COLUMN,
+    POSITION,
     calls_best_of,
     columns_named,
     map_lookup,
     nodes_of,
+    quoted,
     reads_tables_directly,
     tables_named,
 )
-from vrldata.tables import INDEXES, PAYLOAD_COLUMN, STORAGE_VERSION, TABLES
+from vrldata.tables import PAYLOAD_COLUMN, TABLES
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,10 +50,6 @@ if TYPE_CHECKING:
 HIDDEN_COLUMNS = (PAYLOAD_COLUMN,)
 """Columns that no statement sees: their values are read through `Dataset.clip`."""
 
-SEARCHED = {"problem": ("samples", "sample_id"), "response": ("trajectories", "trajectory_id")}
-"""Columns of the full-text functions, with their table and its key."""
-
-_SEARCH_FUNCTIONS = ("match", "match_all", "bm25")
 _BEST_OF_VIEW = (
     "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
     "WHERE reward >= min_reward QUALIFY row_number() OVER "
@@ -72,19 +71,92 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
     try:
         tree = _parse(connection, statement)
         named = tables_named(tree)
-        rewritten, lookups = _rewrite(connection, dataset, statement, tree)
-        columns = columns_named(tree)
-        for name in named:
-            source = _source(dataset, name, lookups if name == "trajectories" else {})
-            table = source.in_memory([*columns, *lookups]) if columns is not None else None
-            connection.register(name, source if table is None else table)
-        if calls_best_of(tree):
-            connection.execute(_BEST_OF_VIEW)
-        return _plain_types(connection.sql(rewritten).to_arrow_table())
+        searches: dict[tuple[str, str, str], str] = {}
+        rows = _few_rows(connection, dataset, tree, searches)
+        if rows is not None:
+            connection.register(named[0], rows)
+            rewritten, _ = _rewrite(connection, dataset, statement, tree, searches, maps=False)
+            return _plain_types(connection.sql(rewritten).to_arrow_table())
+        return _plain_types(_run(connection, dataset, statement, tree, searches))
     except duckdb.Error as error:
         raise FilterError(f"SQL: {_explain(dataset, named, error)}") from error
     finally:
         connection.close()
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection,
+    dataset: Dataset,
+    statement: str,
+    tree: dict[str, Any],
+    searches: dict[tuple[str, str, str], str],
+    *,
+    positions: bool = False,
+) -> pa.Table:
+    """The result of a statement over whole tables, of which only the columns that it names are read.
+
+    Args:
+        positions: the tables have a further column `POSITION`.
+    """
+    rewritten, lookups = _rewrite(connection, dataset, statement, tree, searches)
+    columns = columns_named(tree)
+    for name in tables_named(tree):
+        maps = lookups if name == "trajectories" else {}
+        source = TableSource(
+            _table(dataset, name), hidden=HIDDEN_COLUMNS, map_lookups=maps, positions=positions
+        )
+        table = source.in_memory([*columns, *lookups]) if columns is not None else None
+        connection.register(name, source if table is None else table)
+    if calls_best_of(tree):
+        connection.execute(_BEST_OF_VIEW)
+    return connection.sql(rewritten).to_arrow_table()
+
+
+def _few_rows(
+    connection: duckdb.DuckDBPyConnection,
+    dataset: Dataset,
+    tree: dict[str, Any],
+    searches: dict[tuple[str, str, str], str],
+) -> pa.Table | None:
+    """The rows that a statement with ORDER BY and LIMIT returns, with all columns; None for other statements.
+
+    They are found from the columns that it sorts and filters by, so that wide columns of the others stay
+    unread.
+    """
+    import duckdb
+    import numpy as np
+
+    wanted = positions_tree(tree, _scalar_functions())
+    if wanted is None:
+        return None
+    [name] = tables_named(tree)
+    table = _table(dataset, name)
+    try:
+        parsed = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(wanted)]).fetchall()
+        first = parsed[0][0]
+        found = _run(connection, dataset, first, _parse(connection, first), searches, positions=True)
+    except (duckdb.Error, FilterError):
+        # the statement itself fails in its own words
+        return None
+    positions = np.sort(found.column(POSITION).to_numpy())
+    columns = visible_columns(dataset, name)
+    if not len(positions):
+        return table.schema.empty_table().select(columns)
+    return table.take(positions.tolist(), columns=columns)
+
+
+@cache
+def _scalar_functions() -> frozenset[str]:
+    """Functions of one row, and operators, that give the same value whenever they are called."""
+    rows = (
+        _database()
+        .cursor()
+        .execute(
+            "SELECT lower(function_name) FROM duckdb_functions() GROUP BY 1 "
+            "HAVING bool_and(function_type = 'scalar' AND stability <> 'VOLATILE')"
+        )
+    )
+    return frozenset(name for (name,) in rows.fetchall())
 
 
 @cache
@@ -123,7 +195,7 @@ def filter_rows(
     for name in columns or ():
         if name not in known:
             raise FilterError(f"no column {name!r} in {table}.{nearest(name, known)}{_listed(known)}")
-    chosen = ", ".join(_quoted(name) for name in columns) if columns else "*"
+    chosen = ", ".join(quoted(name) for name in columns) if columns else "*"
     # the line break ends a comment that a predicate may close with
     where = f" WHERE ({filter}\n)" if filter else ""
     tail = f" LIMIT {int(limit)}" if limit is not None else ""
@@ -151,10 +223,6 @@ def _is_one_predicate(text: str) -> bool:
     return depth == 0
 
 
-def _source(dataset: Dataset, name: str, lookups: Mapping[str, tuple[str, str]]) -> TableSource:
-    return TableSource(_table(dataset, name), hidden=HIDDEN_COLUMNS, map_lookups=lookups)
-
-
 def _table(dataset: Dataset, name: str) -> lance.LanceDataset:
     """A table at the dataset's release; `releases` itself is always the newest list."""
     from vrldata.dataset import newest
@@ -179,113 +247,39 @@ def _parse(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, A
 
 
 def _rewrite(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, statement: str, tree: dict[str, Any]
+    connection: duckdb.DuckDBPyConnection,
+    dataset: Dataset,
+    statement: str,
+    tree: dict[str, Any],
+    searches: dict[tuple[str, str, str], str],
+    *,
+    maps: bool = True,
 ) -> tuple[str, dict[str, tuple[str, str]]]:
-    """`statement` with full-text functions as joins on search results and `rewards['x']` as plain columns."""
+    """`statement` with full-text functions as joins on search results and `rewards['x']` as plain columns.
+
+    Args:
+        searches: (column, words, mode) to the name of the result, of this statement so far.
+        maps: False leaves `rewards['x']` as it is.
+    """
     source = statement.encode()
     edits: list[tuple[int, int, str]] = []
     lookups: dict[str, tuple[str, str]] = {}
-    searches: dict[tuple[str, str, str], str] = {}
-    direct = reads_tables_directly(tree)
+    direct = maps and reads_tables_directly(tree)
     for node in nodes_of(tree):
         kind = node.get("type")
-        if kind == "FUNCTION" and node.get("function_name") in _SEARCH_FUNCTIONS:
+        if kind == "FUNCTION" and node.get("function_name") in SEARCH_FUNCTIONS:
             start = node["query_location"]
-            text = _search_expression(connection, dataset, node, searches)
+            text = search_expression(connection, dataset, node, searches)
             edits.append((start, start + node["query_location_length"], text))
         elif direct and (lookup := map_lookup(node)) is not None:
             qualifier, key, start = lookup
             name = f"{MAP_COLUMN}['{key}']"
             lookups[name] = (MAP_COLUMN, key)
-            text = ".".join(_quoted(part) for part in [*qualifier, name])
+            text = ".".join(quoted(part) for part in [*qualifier, name])
             edits.append((start, node["query_location"] + node["query_location_length"], text))
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text.encode() + source[end:]
     return source.decode(), lookups
-
-
-def _search_expression(
-    connection: duckdb.DuckDBPyConnection,
-    dataset: Dataset,
-    node: dict[str, Any],
-    searches: dict[tuple[str, str, str], str],
-) -> str:
-    """SQL that stands for a full-text function; runs the search and registers its result when it is new."""
-    function = node["function_name"]
-    arguments = [argument["expression"] for argument in node["arguments"]]
-    usage = f"{function}(column, 'words') searches one of: {', '.join(SEARCHED)}"
-    if len(arguments) != 2 or arguments[0].get("type") != "COLUMN_REF":
-        raise FilterError(f"SQL: {usage}")
-    *qualifier, column = arguments[0]["column_names"]
-    literal = arguments[1].get("literal") or {}
-    if column not in SEARCHED or literal.get("kind") != "STRING":
-        raise FilterError(f"SQL: {usage}, with the words as plain text")
-    words = literal["text"]
-    mode = "all" if function == "match_all" else "any"
-    found = searches.get((column, words, mode))
-    if found is None:
-        found = f"__search_{len(searches)}"
-        searches[column, words, mode] = found
-        connection.register(found, search(dataset, column, words, all_words=mode == "all"))
-    key = ".".join(_quoted(part) for part in [*qualifier, SEARCHED[column][1]])
-    if function == "bm25":
-        return f"(SELECT {found}.score FROM {found} WHERE {found}.found_id = {key})"  # noqa: S608 - names of our own
-    return f"({key} IN (SELECT found_id FROM {found}))"  # noqa: S608
-
-
-def search(dataset: Dataset, column: str, words: str, *, all_words: bool = False) -> pa.Table:
-    """Full-text matches in `column`: a table of `found_id` (key of the row) and `score` (BM25, float32).
-
-    Words are stemmed and folded to lower case; a part in double quotes is a phrase.
-    """
-    from lance.query import FullTextOperator, MatchQuery, PhraseQuery
-
-    name, key = SEARCHED[column]
-    table = _with_search_index(dataset.lance(name), key, column)
-    phrases = re.findall(r'"([^"]+)"', words)
-    rest = re.sub(r'"[^"]*"', " ", words).strip()
-    operator = FullTextOperator.AND if all_words else FullTextOperator.OR
-    queries: list[Any] = [PhraseQuery(phrase, column) for phrase in phrases]
-    if rest:
-        queries.append(MatchQuery(rest, column, operator=operator))
-    parts = [_search_scores(table, key, query) for query in queries]
-    found: dict[str, float] = {}
-    for part in parts:
-        for row_id, score in part.items():
-            found[row_id] = found.get(row_id, 0.0) + score
-    if all_words:
-        found = {row_id: score for row_id, score in found.items() if all(row_id in part for part in parts)}
-    return pa.table(
-        {
-            "found_id": pa.array(list(found), pa.string()),
-            "score": pa.array(list(found.values()), pa.float32()),
-        }
-    )
-
-
-def _with_search_index(table: lance.LanceDataset, key: str, column: str) -> lance.LanceDataset:
-    """`table`, or where it has no full-text index a copy of the two columns in memory that has one.
-
-    Without an index Lance would compare whole words as they are written, which finds other rows.
-    """
-    import lance
-
-    if any(
-        column in index.field_names and index.index_type == "Inverted" for index in table.describe_indices()
-    ):
-        return table
-    rows = table.to_table(columns=[key, column])
-    copy = lance.write_dataset(rows, f"memory://{uuid.uuid4().hex}", data_storage_version=STORAGE_VERSION)
-    options = next(index.options for index in INDEXES[SEARCHED[column][0]] if index.column == column)
-    copy.create_scalar_index(column, "INVERTED", **options)
-    return copy
-
-
-def _search_scores(table: Any, key: str, query: Any) -> dict[str, float]:
-    if table.count_rows() == 0:
-        return {}
-    rows = table.scanner(columns=[key, "_score"], full_text_query=query).to_table()
-    return dict(zip(rows[key].to_pylist(), rows["_score"].to_pylist(), strict=True))
 
 
 def _plain_types(table: pa.Table) -> pa.Table:
@@ -348,7 +342,3 @@ def _first_line(message: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return f" Columns: {', '.join(names)}."
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

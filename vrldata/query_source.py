@@ -12,9 +12,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
+
+from vrldata.query_syntax import POSITION
 
 if TYPE_CHECKING:
     import lance
@@ -74,6 +77,7 @@ class TableSource(pads.Dataset):
         table: the Lance table at the version to read.
         hidden: columns that do not exist for SQL, such as pixels.
         map_lookups: further columns by name, each a (map column, key) whose value they hold.
+        positions: a further column `POSITION` holds the place of each row in the table, counted from 0.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class TableSource(pads.Dataset):
         *,
         hidden: Sequence[str] = (),
         map_lookups: Mapping[str, tuple[str, str]] | None = None,
+        positions: bool = False,
     ) -> None:
         # pyarrow's own initialiser refuses subclasses in Python; nothing of it is needed
         self._table = table
@@ -91,6 +96,9 @@ class TableSource(pads.Dataset):
             pa.field(name, table.schema.field(column).type.item_type)
             for name, (column, _) in self._lookups.items()
         ]
+        if positions:
+            fields.append(pa.field(POSITION, pa.int64()))
+        self._computed = {*self._lookups, *([POSITION] if positions else [])}
         self._schema = pa.schema(fields)
 
     @property
@@ -108,7 +116,7 @@ class TableSource(pads.Dataset):
         if self._fits_cache(needed) and not (filter is not None and _POINT_LOOKUP.search(str(filter))):
             cached = pa.table([self._cached(name) for name in needed], names=needed)
             return pads.dataset(cached).scanner(columns=names, filter=filter)
-        if not any(name in self._lookups for name in needed):
+        if not self._computed.intersection(needed):
             scanner = self._lance_scanner(names, filter)
             if scanner is not None:
                 return scanner
@@ -146,13 +154,18 @@ class TableSource(pads.Dataset):
         return pads.Scanner.from_batches(batches, schema=schema, columns=names, filter=filter)
 
     def _batches(self, needed: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        stored = [name for name in needed if name not in self._lookups]
+        stored = [name for name in needed if name not in self._computed]
         maps = [self._lookups[name][0] for name in needed if name in self._lookups]
-        columns = list(dict.fromkeys([*stored, *maps]))
+        columns = list(dict.fromkeys([*stored, *maps])) or self._schema.names[:1]
+        position = 0
         for batch in self._table.scanner(columns=columns, batch_size=LARGEST_TEXT_BATCH).to_batches():
-            yield pa.record_batch([self._column_of(batch, name) for name in needed], schema=schema)
+            yield pa.record_batch([self._column_of(batch, name, position) for name in needed], schema=schema)
+            position += batch.num_rows
 
-    def _column_of(self, rows: Any, name: str) -> Any:
+    def _column_of(self, rows: Any, name: str, position: int = 0) -> Any:
+        """A column of `rows`, of which the first lies at `position` of the table."""
+        if name == POSITION:
+            return pa.array(np.arange(position, position + rows.num_rows))
         if name not in self._lookups:
             return rows.column(name)
         column, key = self._lookups[name]
@@ -175,6 +188,8 @@ class TableSource(pads.Dataset):
         return row_bytes * self._table.count_rows() <= CACHE_BYTES // 2
 
     def _cached(self, name: str) -> pa.ChunkedArray:
+        if name == POSITION:
+            return pa.chunked_array([np.arange(self._table.count_rows())])
         key = (_identity(self._table), name)
         column = _CACHE.get(key)
         if column is None:

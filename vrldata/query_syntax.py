@@ -16,6 +16,9 @@ BEST_OF = "best_of"
 MAP_COLUMN = "rewards"
 """Column whose values `rewards['key']` are read as columns of their own."""
 
+POSITION = "__position"
+"""Column of the position of a row in its table, counted from 0, that only the first statement sees."""
+
 KEY_COLUMNS = ("sample_id", "trajectory_id", "clip_id")
 """Columns that have an index in every table where rows are looked up by them."""
 
@@ -52,7 +55,7 @@ def columns_named(tree: dict[str, Any]) -> set[str] | None:
     """
     nodes = list(nodes_of(tree))
     unnamed = any(node.get("ref_type") == "NATURAL" for node in nodes) or calls_best_of(tree)
-    if unnamed or not reads_tables_directly(tree) or any(_is_key_lookup(node) for node in nodes):
+    if unnamed or not reads_tables_directly(tree) or any(is_key_lookup(node) for node in nodes):
         return None
     tables = {
         str(node[name]).lower() for node in nodes if "table_name" in node for name in ("table_name", "alias")
@@ -69,7 +72,7 @@ def columns_named(tree: dict[str, Any]) -> set[str] | None:
     return named
 
 
-def _is_key_lookup(node: dict[str, Any]) -> bool:
+def is_key_lookup(node: dict[str, Any]) -> bool:
     """Whether a node compares a key with a constant."""
     if node.get("type") != "COMPARE_EQUAL":
         return False
@@ -98,3 +101,8 @@ def map_lookup(node: dict[str, Any]) -> tuple[list[str], str, int] | None:
     if name != MAP_COLUMN:
         return None
     return qualifier, literal["text"], column["query_location"]
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,13 +1,13 @@
-"""Importing responses from files into the trajectories of a dataset, scored where they carry no reward.
+"""Storing responses, and importing them from files, scored where they carry no reward.
 
-Reading rows is the work of `trajectory_files`, storing them of `Dataset.add_trajectories`, scoring of
+Reading files is the work of `trajectory_files` and `trajectory_rows`, committing of `commits`, scoring of
 `trajectory_scores`; pass rates and the best responses are in `pass_rates`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from vrldata.annotation_faults import FileFault, Rejection, RowFault, file_rejection, row_rejection
 from vrldata.errors import AnnotationError
 from vrldata.log import progress
-from vrldata.trajectory_files import SOURCES, ImportDefaults, own_names, read_rows, read_trajectories
+from vrldata.trajectory_files import read_rows
+from vrldata.trajectory_rows import SOURCES, ImportDefaults, own_names, read_trajectories
 from vrldata.types import Sample, Trajectory
 
 if TYPE_CHECKING:
@@ -57,6 +58,24 @@ class _Counts:
     rejected: list[Rejection] = field(default_factory=list)
 
 
+def add_trajectories(dataset: Dataset, trajectories: Iterable[Trajectory]) -> int:
+    """Store `trajectories` in one commit; how many were new. See `Dataset.add_trajectories`.
+
+    Raises:
+        StoreError: the dataset cannot be written.
+    """
+    from vrldata.commits import maintain_indexes, merge_rows
+    from vrldata.tables import now, trajectory_to_row, with_trajectory_ids
+
+    moment = now()
+    rows = [trajectory_to_row(one, created_at=moment) for one in with_trajectory_ids(trajectories)]
+    if not rows:
+        return 0
+    inserted = merge_rows(dataset, "trajectories", rows).inserted
+    maintain_indexes(dataset, "trajectories")
+    return inserted
+
+
 def import_trajectories(
     dataset: Dataset,
     files: Sequence[str | Path],
@@ -66,7 +85,7 @@ def import_trajectories(
     run_id: str = "",
     protocol: str = "train",
 ) -> ImportReport:
-    """Add the responses of JSON, JSON Lines and Parquet files; those without a reward are scored.
+    """Add the responses of JSON, JSON Lines, Parquet and CSV files; those without a reward are scored.
 
     Rows name their sample by `sample_id`, or by the id that its annotation had where that is unique, and hold
     one response or a list. Importing the same file twice adds nothing.

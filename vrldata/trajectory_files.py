@@ -1,54 +1,31 @@
-"""Files of responses as rows, and rows as trajectories. What becomes of them is decided by `trajectories`."""
+"""Files of responses as rows: JSON, JSON Lines, Parquet and CSV.
+
+What the rows hold is the work of `trajectory_rows`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vrldata.annotation_blocks import PARQUET, BlockReader, open_blocks
+from vrldata.annotation_blocks import PARQUET, BlockReader, OpenFile, is_csv, open_blocks
 from vrldata.annotation_faults import FileFault, RawRow, RowFault
-from vrldata.annotation_rows import jsonable
-from vrldata.types import Sample, Trajectory
+from vrldata.errors import nearest
+from vrldata.trajectory_rows import ALIASES
 
-SOURCES = ("offline", "rollout", "eval", "sft")
+_JSON_CELLS = {name for field in ("rewards", "token_ids", "log_probs") for name in ALIASES[field]}
+"""Columns of CSV files whose cells are JSON."""
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "trajectory_id": ("trajectory_id",),
-    "sample_id": ("sample_id", "problem_id", "question_id", "id"),
-    "response": ("response", "responses", "output", "outputs", "completion", "prediction", "offline_output"),
-    "source": ("source",),
-    "model": ("model", "model_name"),
-    "run_id": ("run_id", "run"),
-    "step": ("step", "global_step"),
-    "policy_version": ("policy_version",),
-    "rewards": ("rewards",),
-    "reward": ("reward", "score", "scores", "offline_reward"),
-    "correct": ("correct",),
-    "status": ("status",),
-    "num_tokens": ("num_tokens",),
-    "finish_reason": ("finish_reason",),
-    "token_ids": ("token_ids", "response_ids"),
-    "log_probs": ("log_probs", "logprobs"),
-}
-"""Field to its accepted names, the preferred one first. Everything else goes into `extra`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportDefaults:
-    """Values of columns that the files do not name."""
-
-    source: str = "offline"
-    model: str = ""
-    run_id: str = ""
+_LIST_CELLS = ("responses", "outputs", "completions")
+"""Columns of CSV files whose cells may be JSON lists of texts."""
 
 
 def read_rows(path: Path) -> Iterator[RawRow]:
-    """Rows of a Parquet file, a JSON array or JSON Lines, the last two also in gzip or zstd.
+    """Rows of a Parquet file, a JSON array, JSON Lines or CSV, all but the first also in gzip or zstd.
 
     Raises:
         FileFault: the file cannot be read as a whole; rows yielded before must then be dropped.
@@ -58,6 +35,8 @@ def read_rows(path: Path) -> Iterator[RawRow]:
             file = open_blocks(path, stream)
             if file.head.startswith(PARQUET):
                 yield from _parquet_rows(path)
+            elif is_csv(file):
+                yield from _csv_rows(file)
             elif file.head.lstrip()[:1] == b"[":
                 from vrldata.annotation_json_files import json_rows
 
@@ -83,6 +62,52 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
         raise FileFault("damaged_file", f"damaged Parquet file, copy it again: {reason}") from error
 
 
+def _csv_rows(file: OpenFile) -> Iterator[RawRow]:
+    from vrldata.annotation_tables import csv_rows
+
+    for raw in csv_rows(file, check=_check_columns, first_field="response"):
+        try:
+            yield raw if raw.fault else dataclasses.replace(raw, fields=_with_json_cells(raw.fields))
+        except RowFault as fault:
+            yield dataclasses.replace(raw, fault=fault)
+
+
+def _check_columns(names: Sequence[str], line: int | None) -> None:
+    """Raises FileFault where a header names no sample or no response."""
+    folded = {name.casefold() for name in names}
+    for field in ("sample_id", "response"):
+        if not folded & set(ALIASES[field]):
+            near = next(filter(None, (nearest(name, ALIASES[field]) for name in folded)), "")
+            listed = ", ".join(names) or "none"
+            raise FileFault(
+                "missing_column",
+                f"missing column {field!r}.{near} Columns present: {listed}",
+                line=line,
+                field=field,
+            )
+
+
+def _with_json_cells(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells of a CSV row with lists and objects read from their JSON."""
+    read = dict(fields)
+    for column, cell in fields.items():
+        name = column.casefold()
+        if not isinstance(cell, str) or not (name in _JSON_CELLS or name in _LIST_CELLS):
+            continue
+        try:
+            value = json.loads(cell)
+        except (ValueError, RecursionError) as error:
+            if name in _LIST_CELLS:
+                # one response, as it stands
+                continue
+            raise RowFault(
+                "bad_json", f"expected JSON, such as [1, 2]: {error}", field=column, value=cell
+            ) from error
+        if name in _JSON_CELLS or isinstance(value, list):
+            read[column] = value
+    return read
+
+
 def _json_lines(lines: Any) -> Iterator[RawRow]:
     index = 0
     for number, line in enumerate(lines, start=1):
@@ -103,196 +128,3 @@ def _json_object(line: bytes) -> tuple[dict[str, Any], RowFault | None]:
             "not_an_object", "expected a JSON object with sample_id and response", value=value
         )
     return value, None
-
-
-def read_trajectories(
-    raw: RawRow,
-    samples: Mapping[str, Sample],
-    names: Mapping[str, str | None],
-    defaults: ImportDefaults,
-) -> Iterator[Trajectory]:
-    """The responses of one row.
-
-    Args:
-        names: an annotation's own id to the `sample_id` that it became; None where several samples had it.
-
-    Raises:
-        RowFault: the row cannot be used.
-    """
-    if raw.fault is not None:
-        raise raw.fault
-    keys, values = _fields(raw.fields)
-    sample_id = _sample_id(keys, values, samples, names)
-    responses = _responses(keys, values)
-    if len(responses) > 1:
-        for name in ("trajectory_id", "token_ids", "log_probs", "reward", "correct", "rewards"):
-            if values.get(name) is not None:
-                raise RowFault(
-                    "one_value_of_many",
-                    f"belongs to one response, but the row holds {len(responses)}: give each its own row",
-                    field=keys[name],
-                )
-    extra = {str(key): jsonable(value) for key, value in raw.fields.items() if key not in keys.values()}
-    source = _text(keys, values, "source") or defaults.source
-    if source not in SOURCES:
-        raise RowFault(
-            "bad_field", f"expected one of {', '.join(SOURCES)}", field=keys["source"], value=source
-        )
-    reward = _number(keys, values, "reward")
-    for response in responses:
-        yield Trajectory(
-            trajectory_id=_text(keys, values, "trajectory_id"),
-            sample_id=sample_id,
-            response=response,
-            source=source,
-            model=_text(keys, values, "model") or defaults.model,
-            run_id=_text(keys, values, "run_id") or defaults.run_id,
-            step=_whole(keys, values, "step"),
-            policy_version=_whole(keys, values, "policy_version"),
-            rewards=_rewards(keys, values),
-            reward=reward,
-            correct=_correct(keys, values, reward),
-            status=_text(keys, values, "status"),
-            num_tokens=_whole(keys, values, "num_tokens"),
-            finish_reason=_text(keys, values, "finish_reason"),
-            token_ids=_numbers(keys, values, "token_ids", whole=True),
-            log_probs=_numbers(keys, values, "log_probs", whole=False),
-            extra=extra,
-        )
-
-
-def _fields(row: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The key that holds each field, and its value; of several names that hold something the first counts."""
-    by_name = {str(key).strip().casefold(): str(key) for key in reversed(list(row))}
-    keys: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    for name, aliases in ALIASES.items():
-        present = [by_name[alias] for alias in aliases if alias in by_name]
-        filled = [key for key in present if row[key] not in (None, "", [])]
-        if present:
-            keys[name] = (filled or present)[0]
-            values[name] = row[keys[name]] if filled else None
-    return keys, values
-
-
-def _sample_id(
-    keys: Mapping[str, str],
-    values: Mapping[str, Any],
-    samples: Mapping[str, Sample],
-    names: Mapping[str, str | None],
-) -> str:
-    given = values.get("sample_id")
-    if given is None:
-        raise RowFault("missing_field", "names no sample: add sample_id", field=keys.get("sample_id"))
-    name = str(given)
-    if name in samples:
-        return name
-    found = names.get(name, "")
-    if found is None:
-        raise RowFault(
-            "ambiguous_sample",
-            "several samples of the dataset had this id: give the sample_id of the table samples",
-            field=keys["sample_id"],
-            value=given,
-        )
-    if not found:
-        raise RowFault(
-            "unknown_sample",
-            "the dataset has no such sample: build it first",
-            field=keys["sample_id"],
-            value=given,
-        )
-    return found
-
-
-def own_names(samples: Mapping[str, Sample]) -> dict[str, str | None]:
-    """The part of each sample_id behind the name of its annotation file; None where samples share it."""
-    names: dict[str, str | None] = {}
-    for sample_id in samples:
-        own = sample_id.partition("/")[2]
-        if own:
-            names[own] = None if own in names else sample_id
-    return names
-
-
-def _responses(keys: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
-    given = values.get("response")
-    if given is None:
-        raise RowFault("missing_field", "holds no response", field=keys.get("response", "response"))
-    responses = given if isinstance(given, list) else [given]
-    for response in responses:
-        if not isinstance(response, str) or not response.strip():
-            raise RowFault(
-                "bad_field", "expected a text or a list of texts", field=keys["response"], value=response
-            )
-    return responses
-
-
-def _text(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    if value is None:
-        return ""
-    if isinstance(value, (list, dict)):
-        raise RowFault("bad_field", "expected a text", field=keys[name], value=value)
-    return str(value)
-
-
-def _number(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> float | None:
-    value = values.get(name)
-    if value is None:
-        return None
-    try:
-        number = float(value) if not isinstance(value, (list, dict)) else math.nan
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise RowFault("bad_field", "expected a finite number", field=keys[name], value=value)
-    return number
-
-
-def _whole(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> int:
-    number = _number(keys, values, name)
-    if number is None:
-        return 0
-    if not number.is_integer():
-        raise RowFault("bad_field", "expected a whole number", field=keys[name], value=values[name])
-    return int(number)
-
-
-def _rewards(keys: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, float]:
-    given = values.get("rewards")
-    if given is None:
-        return {}
-    # a map column of Parquet arrives as pairs
-    pairs = given.items() if isinstance(given, Mapping) else given
-    try:
-        found = {str(name): float(value) for name, value in pairs}
-    except (TypeError, ValueError):
-        found = {"": math.nan}
-    if not all(math.isfinite(value) for value in found.values()):
-        raise RowFault("bad_field", "expected an object of numbers", field=keys["rewards"], value=given)
-    return found
-
-
-def _correct(keys: Mapping[str, str], values: Mapping[str, Any], reward: float | None) -> bool | None:
-    given = values.get("correct")
-    if given is None:
-        return None
-    text = str(given).strip().casefold()
-    if text not in ("true", "false", "1", "0", "1.0", "0.0"):
-        raise RowFault("bad_field", "expected true or false", field=keys["correct"], value=given)
-    return text in ("true", "1", "1.0")
-
-
-def _numbers(
-    keys: Mapping[str, str], values: Mapping[str, Any], name: str, *, whole: bool
-) -> tuple[Any, ...] | None:
-    given = values.get(name)
-    if given is None:
-        return None
-    kinds = (int,) if whole else (int, float)
-    if not isinstance(given, list) or not all(
-        isinstance(item, kinds) and not isinstance(item, bool) for item in given
-    ):
-        raise RowFault("bad_field", "expected a list of numbers", field=keys[name], value=given)
-    return tuple(given)

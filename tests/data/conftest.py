@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vrldata
+from tests.data.hub_server import HubServer
 from vrldata.types import Clip, Sample, VideoMetadata
 
 
@@ -108,3 +109,20 @@ def ray_session() -> Iterator[None]:
     yield
     if started:
         ray.shutdown()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+    """A running server whose token is in the environment, and a client that may reach it."""
+    from huggingface_hub import constants
+
+    import vrldata.hub_client
+
+    with HubServer() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_TOKEN", server.token)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+        monkeypatch.setattr(vrldata.hub_client, "ATTEMPTS", 1)
+        yield server

@@ -78,6 +78,7 @@ class HubServer:
         fail_after_uploads: from this many uploads on, the server answers 500; None never.
         fail_commits_after: from this many commits on, the server answers 500; None never.
         damaged: paths whose content is served with its first byte changed.
+        busy: so many further requests are answered 503.
     """
 
     def __init__(self, token: str = "hf_rightTokenForTests") -> None:
@@ -90,6 +91,7 @@ class HubServer:
         self.fail_after_uploads: int | None = None
         self.fail_commits_after: int | None = None
         self.damaged: set[str] = set()
+        self.busy = 0
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"hub": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -158,6 +160,9 @@ class _Handler(BaseHTTPRequestHandler):
         with self.hub.lock:
             self.hub.requests.append((method, path))
             try:
+                if self.hub.busy:
+                    self.hub.busy -= 1
+                    raise _RefusedError(503, "busy for the test")
                 for known_method, pattern, function in ROUTES:
                     found = re.fullmatch(pattern, path)
                     if known_method == ("GET" if method == "HEAD" else method) and found:

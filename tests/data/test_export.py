@@ -67,6 +67,48 @@ def test_annotations_come_back_through_the_annotation_reader(
     assert sorted(one.response for one in read.offline) == [f"response {number}" for number in range(3, 9)]
 
 
+@pytest.mark.parametrize("output_format", ["jsonl", "parquet"])
+def test_a_dataset_rebuilt_from_its_export_keeps_its_ids(tmp_path: Path, output_format: str) -> None:
+    """However often: with an id, without one, with an id that is used twice, and with a slash in it."""
+    from vrldata.trajectories import import_trajectories
+
+    row = {"problem": "Which?", "answer": "A", "problem_type": "multiple_choice", "options": ["A. a", "B. b"]}
+    rows = [
+        {**row, "problem_id": 7, "difficulty": 3},
+        {**row, "problem_id": 7, "answer": "B"},
+        {**row, "id": "set/8"},
+        {**row, "problem": "Without an id?"},
+    ]
+    (tmp_path / "annotations.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    built = vrldata.create(tmp_path / "0")
+    built.build([tmp_path / "annotations.jsonl"], video_root=tmp_path)
+    before = {one.sample_id: one for one in built.iter_samples()}
+    assert {"annotations/7", "annotations/set/8"} < before.keys()
+    for number in (1, 2):
+        files = export(built, tmp_path / f"exported-{number}", output_format).files
+        built = vrldata.create(tmp_path / str(number))
+        built.build(files, video_root=tmp_path)
+        after = {one.sample_id: one for one in built.iter_samples()}
+        assert after.keys() == before.keys()
+        assert [one.answer for one in after.values()] == [one.answer for one in before.values()]
+    # a column of Parquet has a value, perhaps null, in every row
+    kept = [{name: value for name, value in one.extra.items() if value is not None} for one in after.values()]
+    assert kept == [one.extra for one in before.values()]
+    responses = tmp_path / "responses.jsonl"
+    responses.write_text(json.dumps({"sample_id": "annotations/set/8", "response": "A"}))
+    assert import_trajectories(built, [responses]).added == 1
+
+
+def test_a_column_sample_id_from_elsewhere_is_no_id_of_a_dataset(tmp_path: Path) -> None:
+    row = {"problem": "Which?", "answer": "A", "problem_type": "ocr"}
+    rows = [{**row, "sample_id": "clip/1"}, {**row, "sample_id": "clip/1", "problem_id": "q2"}]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    built = vrldata.create(tmp_path / "built")
+    built.build([tmp_path / "other.jsonl"], video_root=tmp_path)
+    found = {one.sample_id: dict(one.extra) for one in built.iter_samples()}
+    assert found == {"other/clip/1": {}, "other/q2": {"sample_id": "clip/1"}}
+
+
 def test_verl_rows_have_the_documented_columns(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     report = export(
         dataset, tmp_path, "verl", split="train", options=ExportOptions(video_root="/data/videos")

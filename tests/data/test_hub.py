@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -21,41 +19,12 @@ import yaml
 import vrldata
 import vrldata.hub
 import vrldata.hub_client
+from tests.data.published import TARGET, add_large_clip, add_sample, response, same_content
 from vrldata.card import read_card, write_card
-from vrldata.commits import merge_rows
 from vrldata.errors import HubError, StoreError, UriError
 from vrldata.hub_client import scrubbed
 from vrldata.hub_layout import checked_path
 from vrldata.hub_pull import pull
-from vrldata.tables import sample_to_row
-from vrldata.types import Sample, Trajectory
-
-TARGET = "hf://datasets/me/clips"
-
-
-def load_server() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hub_server", Path(__file__).with_name("hub_server.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["hub_server"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """A running server whose token is in the environment, and a client that may reach it."""
-    from huggingface_hub import constants
-
-    with load_server().HubServer() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        monkeypatch.setenv("HF_TOKEN", server.token)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-        monkeypatch.setattr(vrldata.hub_client, "ATTEMPTS", 1)
-        yield server
 
 
 @pytest.fixture
@@ -66,66 +35,6 @@ def dataset(tmp_path: Path, make_dataset: Callable[..., vrldata.Dataset]) -> vrl
     made.add_trajectories([response(0)])
     made.create_release("v1", "first")
     return made
-
-
-def add_large_clip(dataset: vrldata.Dataset, number: int) -> None:
-    import numpy as np
-
-    from vrldata.codecs import parse_codec
-    from vrldata.frame_rows import encode_clip, put_clips
-    from vrldata.media_file import SourceFingerprint
-    from vrldata.types import Clip
-
-    [first, *_] = dataset.iter_samples(limit=1)
-    small = dataset.clips_of(first)[0]
-    frames = np.random.default_rng(number).integers(0, 255, (16, 160, 160, 3), dtype=np.uint8)
-    meta = small.metadata
-    from dataclasses import replace
-
-    large = Clip(
-        frames=frames,
-        metadata=replace(
-            meta,
-            frame_indices=np.arange(16, dtype=np.int32),
-            timestamps=np.arange(16) / 2,
-            height=160,
-            width=160,
-        ),
-        video_path=f"videos/large-{number}.mp4",
-        spec=small.spec,
-    )
-    source = SourceFingerprint(source_bytes=1, source_mtime_ns=1, source_digest=f"{number:064x}")
-    put_clips(dataset, [encode_clip(large, parse_codec("raw"), source, decoder="none")])
-
-
-def response(number: int) -> Trajectory:
-    return Trajectory(
-        trajectory_id=f"t{number}",
-        sample_id="s0",
-        response=f"response {number}",
-        source="rollout",
-        rewards={"accuracy": 1.0},
-        reward=1.0,
-        correct=True,
-    )
-
-
-def add_sample(dataset: vrldata.Dataset, name: str) -> None:
-    row = sample_to_row(Sample(sample_id=name, problem="new?", answer="A", problem_type="ocr"))
-    merge_rows(dataset, "samples", [row])
-
-
-def same_content(first: vrldata.Dataset, second: vrldata.Dataset) -> bool:
-    from vrldata.row_digest import row_digests
-
-    for table in ("samples", "frames", "trajectories", "failures"):
-        if row_digests(table, first.lance(table)) != row_digests(table, second.lance(table)):
-            return False
-    for row in first.frames.to_table(columns=["clip_id"]).to_pylist():
-        clips = [one.clip_by_id(row["clip_id"]).frames for one in (first, second)]
-        if not (clips[0] == clips[1]).all():
-            return False
-    return True
 
 
 def test_push_and_pull_give_the_same_dataset(hub: Any, dataset: vrldata.Dataset, tmp_path: Path) -> None:
@@ -310,45 +219,6 @@ def test_an_interrupted_pull_goes_on_and_a_damaged_file_is_refused(
     assert same_content(dataset, vrldata.open(tmp_path / "copy"))
 
 
-KILLED_PULL = """
-import os, signal, sys
-from pathlib import Path
-from huggingface_hub import HfApi
-
-left = int(sys.argv[3])
-download = HfApi.hf_hub_download
-
-def counted(*arguments, **options):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return download(*arguments, **options)
-
-HfApi.hf_hub_download = counted
-from vrldata.hub_pull import pull
-pull(sys.argv[1], sys.argv[2])
-"""
-
-
-@pytest.mark.parametrize("killed_at", [1, 4, 12])
-def test_a_killed_pull_goes_on(hub: Any, dataset: vrldata.Dataset, tmp_path: Path, killed_at: int) -> None:
-    dataset.push(TARGET)
-    pull(TARGET, tmp_path / "copy")
-    add_large_clip(dataset, 101)
-    add_sample(dataset, "more")
-    dataset.add_trajectories([response(1)])
-    dataset.create_release("v2")
-    dataset.push(TARGET)
-    environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
-    command = [sys.executable, "-c", KILLED_PULL, TARGET, str(tmp_path / "copy"), str(killed_at)]
-    assert subprocess.run(command, env=environment, capture_output=True).returncode == -9
-    assert vrldata.open(f"{tmp_path / 'copy'}@v1").samples.count() == 5
-    pull(TARGET, tmp_path / "copy")
-    assert same_content(dataset, vrldata.open(tmp_path / "copy"))
-    assert [one.name for one in vrldata.open(tmp_path / "copy").list_releases()] == ["v1", "v2"]
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -464,22 +334,25 @@ def test_an_overloaded_hub_is_asked_again(
 ) -> None:
     from vrldata import hub_client
 
+    dataset.push(TARGET)
     monkeypatch.setattr(hub_client, "ATTEMPTS", 3)
     monkeypatch.setattr(hub_client.time, "sleep", lambda seconds: None)
-    api = hub_client.hub_api()
-    answers = iter([503, 429, 200])
+    hub.busy = 2
+    assert list(hub_client.tags_of(hub_client.hub_api(), "me/clips", "tags")) == ["v1"]
+    hub.busy = 3
+    with pytest.raises(HubError, match="tags: the Hub answered 503"):
+        hub_client.tags_of(hub_client.hub_api(), "me/clips", "tags")
 
-    def ask() -> str:
-        import httpx
-        from huggingface_hub.errors import HfHubHTTPError
 
-        status = next(answers)
-        if status != 200:
-            request = httpx.Request("GET", hub.url)
-            raise HfHubHTTPError("busy", response=httpx.Response(status, request=request))
-        return str(api.endpoint)
-
-    assert hub_client.call("ask", ask) == hub.url
+def test_a_hub_out_of_reach_is_an_error_of_one_line(
+    dataset: vrldata.Dataset, tmp_path: Path, hub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(HubError, match=r"push to me/clips: the Hub cannot be reached: .*refused"):
+        dataset.push(TARGET)
+    with pytest.raises(HubError, match="pull me/clips: the Hub cannot be reached"):
+        vrldata.pull(TARGET, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_the_card_is_written_from_the_data(hub: Any, dataset: vrldata.Dataset) -> None:

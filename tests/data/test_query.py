@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import vrldata
-from vrldata.commits import merge_rows
+from vrldata import query, query_source
+from vrldata.commits import delete_rows, merge_rows
 from vrldata.errors import FilterError
 from vrldata.query import filter_rows
 from vrldata.tables import sample_to_row
@@ -244,11 +246,11 @@ def run_query(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_command_writes_every_format(dataset: vrldata.Dataset, tmp_path: Path) -> None:
-    from vrldata.commands.query import query
+    from vrldata.commands.query import query as command
 
     statement = "SELECT trajectory_id, rewards, created_at, extra FROM trajectories ORDER BY 1"
     for name in ("rows.csv", "rows.jsonl", "rows.parquet", "rows.arrow", "rows.txt"):
-        query(dataset.root, statement, output_format=None, out=tmp_path / name, json_output=False)
+        command(dataset.root, statement, output_format=None, out=tmp_path / name, json_output=False)
     first = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
     assert first["rewards"] == {"accuracy": 0.0, "format": 1.0}
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 6
@@ -291,3 +293,95 @@ def test_columns_kept_in_memory_give_the_same_rows(
 ) -> None:
     for _ in range(2):
         assert dataset.sql(statement).to_pylist() == expected
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> vrldata.Dataset:
+    """Rows in two fragments with some deleted, with equal and missing rewards, and an order of their own."""
+    made = vrldata.create(tmp_path_factory.mktemp("query") / "many")
+    for part in range(2):
+        made.add_trajectories(
+            Trajectory(
+                trajectory_id=f"t{number}",
+                sample_id=f"s{number % 7}",
+                response=f"response {number} of a car" if number % 3 else f"response {number}",
+                source="rollout",
+                step=number * 37 % 100,
+                rewards={"accuracy": (number * 13 % 10) / 10},
+                reward=None if number % 11 == 0 else (number * 7 % 50) / 50,
+                extra={"number": number},
+            )
+            for number in range(part * 100, part * 100 + 100)
+        )
+    delete_rows(made, "trajectories", ["t0", "t50", "t150"])
+    return made
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM trajectories ORDER BY step, trajectory_id LIMIT 5",
+        "SELECT * FROM trajectories ORDER BY reward DESC NULLS LAST, trajectory_id LIMIT 7 OFFSET 3",
+        "SELECT * FROM trajectories t WHERE t.reward > 0.5 ORDER BY t.reward, t.trajectory_id LIMIT 4",
+        "SELECT * EXCLUDE (created_at) FROM Trajectories ORDER BY STEP DESC, trajectory_id LIMIT 2",
+        "SELECT extra FROM trajectories WHERE response LIKE '%car%' ORDER BY step, response LIMIT 9",
+        "SELECT upper(response) AS text, reward * 2 AS twice FROM trajectories ORDER BY twice, 1 LIMIT 3",
+        "SELECT response, -step AS step FROM trajectories ORDER BY step, trajectory_id LIMIT 4",
+        "SELECT response, -reward AS low FROM trajectories WHERE low < -0.5 ORDER BY low, 1 LIMIT 4",
+        "SELECT response, rewards['accuracy'] AS a FROM trajectories ORDER BY a DESC, trajectory_id LIMIT 6",
+        "SELECT * FROM trajectories ORDER BY rewards['accuracy'], (extra->>'number')::INT DESC LIMIT 6",
+        "SELECT * FROM trajectories WHERE match(response, 'car') ORDER BY step, trajectory_id LIMIT 5",
+        "SELECT response, bm25(response, '\"17 of\"') AS rank FROM trajectories "
+        "WHERE match(response, '\"17 of\"') ORDER BY rank DESC, trajectory_id LIMIT 5",
+        "SELECT * FROM trajectories WHERE reward > 5 ORDER BY step LIMIT 5",
+        "SELECT * FROM trajectories ORDER BY step LIMIT 0",
+        "SELECT max(response) FROM trajectories ORDER BY 1 LIMIT 1",
+        "SELECT sample_id, max(response) AS best FROM trajectories GROUP BY 1 ORDER BY best LIMIT 3",
+        "SELECT DISTINCT sample_id, left(response, 8) AS l FROM trajectories ORDER BY 1, 2 LIMIT 3",
+        "SELECT response, row_number() OVER (ORDER BY step, trajectory_id) AS n FROM trajectories "
+        "ORDER BY n LIMIT 3",
+        "SELECT unnest(string_split(response, ' ')) AS word FROM trajectories ORDER BY word LIMIT 3",
+        "SELECT * FROM trajectories WHERE step > (SELECT avg(step) FROM trajectories) "
+        "ORDER BY step, trajectory_id LIMIT 3",
+        "SELECT t.response FROM trajectories t JOIN (SELECT 's1' AS sample_id) USING (sample_id) "
+        "ORDER BY t.response LIMIT 3",
+        "SELECT * FROM trajectories ORDER BY 1 LIMIT 2",
+        "SELECT * FROM trajectories ORDER BY ALL LIMIT 2",
+        "SELECT * FROM trajectories ORDER BY step, trajectory_id LIMIT 1 + 1",
+        "SELECT * FROM trajectories ORDER BY step, trajectory_id LIMIT 1%",
+    ],
+)
+def test_rows_taken_late_are_those_of_the_whole_table(
+    many: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    found = many.sql(statement)
+    monkeypatch.setattr(query, "positions_tree", lambda *arguments: None)
+    expected = many.sql(statement)
+    assert found.schema == expected.schema
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def test_few_rows_are_taken_without_reading_wide_columns_of_the_others(
+    many: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    class Watched(query_source.TableSource):
+        def in_memory(self, columns: Sequence[str]) -> pa.Table | None:
+            read.extend(columns)
+            return super().in_memory(columns)
+
+        def scanner(self, *arguments: object, **options: object) -> object:
+            raise AssertionError("the table was scanned")
+
+    monkeypatch.setattr(query, "TableSource", Watched)
+    rows = many.sql("SELECT * FROM trajectories WHERE reward > 0.1 ORDER BY step, trajectory_id LIMIT 2")
+    assert rows.num_rows == 2
+    assert set(read) == {"reward", "step", "trajectory_id", "__position"}
+
+
+def test_the_place_of_rows_is_no_column_of_a_statement(many: vrldata.Dataset) -> None:
+    with pytest.raises(FilterError, match="no column '__position'"):
+        many.sql("SELECT __position FROM trajectories")
+    with pytest.raises(FilterError, match=r"no column 'stepp'.*Did you mean 'step'"):
+        many.sql("SELECT * FROM trajectories ORDER BY stepp LIMIT 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,89 @@ def test_parquet_with_every_column(dataset: vrldata.Dataset, tmp_path: Path) -> 
     assert (one.token_ids, one.log_probs) == ((5, 6), (-0.5, -1.0))
 
 
+def test_csv_cells_hold_numbers_and_json(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text(
+        "sample_id,response,reward,correct,step,rewards,token_ids,log_probs,temperature\n"
+        'train/q0,"first line\nsecond, ""quoted""",0.5,True,7,"{""accuracy"": 0.5}","[5, 6]","[-0.5, -1]",1\n'
+        "train/q1,<answer>B</answer>,,,,,,,\n"
+    )
+    report = import_trajectories(dataset, [file])
+    assert (report.read, report.added, report.scored, report.rejected) == (2, 2, 1, ())
+    found = by_response(dataset)
+    given = found['first line\nsecond, "quoted"']
+    assert (given.reward, given.correct, given.step, dict(given.rewards)) == (0.5, True, 7, {"accuracy": 0.5})
+    assert (given.token_ids, given.log_probs, given.extra) == ((5, 6), (-0.5, -1.0), {"temperature": "1"})
+    scored = found["<answer>B</answer>"]
+    assert (scored.correct, scored.token_ids, dict(scored.extra)) == (True, None, {"temperature": None})
+
+
+def test_csv_lists_of_responses_are_groups_and_other_text_is_a_response(
+    dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    file = tmp_path / "r.csv.gz"
+    text = 'id\tresponses\nq0\t["<answer>A</answer>", "[1, 2]"]\nq1\t[not json\n'
+    file.write_bytes(gzip.compress(text.encode()))
+    file = file.rename(tmp_path / "r.tsv.gz")
+    assert import_trajectories(dataset, [file]).rejected == ()
+    assert {one.response: one.sample_id for one in dataset.iter_trajectories()} == {
+        "<answer>A</answer>": "train/q0",
+        "[1, 2]": "train/q0",
+        "[not json": "train/q1",
+    }
+
+
+def test_csv_faults_name_line_and_column(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    cells = tmp_path / "cells.csv"
+    cells.write_text('sample_id,response,rewards\ntrain/q0,x,{1\ntrain/q0,y\ntrain/q0,z,"{""a"": 1}"\n')
+    header = tmp_path / "header.csv"
+    header.write_text("sample_id,respnse\ntrain/q0,x\n")
+    other = tmp_path / "other.csv"
+    other.write_text("sample_id;response\ntrain/q0;x\n")
+    report = import_trajectories(dataset, [cells, header, other])
+    found = [(Path(one.file).name, one.line, one.field, one.reason) for one in report.rejected]
+    assert found == [
+        ("cells.csv", 2, "rewards", "bad_json"),
+        ("cells.csv", 3, None, "wrong_columns"),
+        ("header.csv", 1, "response", "missing_column"),
+        ("other.csv", 1, "response", "delimiter"),
+    ]
+    assert "Did you mean 'response'?" in report.rejected[2].message
+    assert list(by_response(dataset)) == ["z"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_trajectories_written_by_a_query_come_back(
+    dataset: vrldata.Dataset, tmp_path: Path, ending: str
+) -> None:
+    from vrldata.commands.query import query
+
+    given = Trajectory(
+        trajectory_id="",
+        sample_id="train/q0",
+        response="<answer>B</answer>\n",
+        source="rollout",
+        model="m",
+        run_id="r",
+        step=3,
+        rewards={"accuracy": 1.0},
+        reward=1.0,
+        correct=True,
+        num_tokens=2,
+        finish_reason="stop",
+        token_ids=(5, 6),
+        log_probs=(-0.5, -1.0),
+        extra={"temperature": 0.7, "tags": ["a"]},
+    )
+    dataset.add_trajectories([given])
+    file = tmp_path / f"rows.{ending}"
+    query(dataset.root, "SELECT * FROM trajectories", output_format=None, out=file, json_output=False)
+    other = vrldata.create(tmp_path / "other")
+    merge_rows(other, "samples", dataset.samples.to_table())
+    assert import_trajectories(other, [file]).rejected == ()
+    assert list(other.iter_trajectories()) == list(dataset.iter_trajectories())
+
+
 @pytest.mark.parametrize(
     ("row", "reason", "field"),
     [
@@ -112,7 +196,14 @@ def test_parquet_with_every_column(dataset: vrldata.Dataset, tmp_path: Path) -> 
         ({"sample_id": "train/q0", "response": 3}, "bad_field", "response"),
         ({"sample_id": "train/q0", "output": ["x", None]}, "bad_field", "output"),
         ({"sample_id": "train/q0", "response": "x", "reward": "high"}, "bad_field", "reward"),
+        ({"sample_id": "train/q0", "response": "x", "reward": 1e300}, "bad_field", "reward"),
         ({"sample_id": "train/q0", "response": "x", "step": 1.5}, "bad_field", "step"),
+        ({"sample_id": "train/q0", "response": "x", "step": 2**80}, "bad_field", "step"),
+        ({"sample_id": "train/q0", "response": "x", "token_ids": [2**31]}, "bad_field", "token_ids"),
+        ({"sample_id": "train/q0", "response": "x", "log_probs": [float("nan")]}, "bad_field", "log_probs"),
+        ({"sample_id": "train/q0", "response": "\ud800"}, "not_utf8", "response"),
+        ({"sample_id": "train/q0", "response": "x", "model": "\ud800"}, "not_utf8", "model"),
+        ({"sample_id": "train/q0", "response": "x", "note": ["\ud800"]}, "not_utf8", "extra"),
         ({"sample_id": "train/q0", "response": "x", "correct": "maybe"}, "bad_field", "correct"),
         ({"sample_id": "train/q0", "response": "x", "source": "dream"}, "bad_field", "source"),
         ({"sample_id": "train/q0", "response": "x", "token_ids": "1 2"}, "bad_field", "token_ids"),

@@ -44,11 +44,12 @@ def pull(
 
     vrldata pull hf://datasets/me/clips@v1 clips
 
-    Python: vrldata.hub_pull.pull(uri, folder)
+    Python: vrldata.pull(uri, folder)
     """
-    from vrldata.hub_pull import pull as fetch
+    import vrldata
 
-    print_result(dataclasses.asdict(fetch(uri, folder)), as_json=json_output, text=_pull_text)
+    report = vrldata.pull(uri, folder)
+    print_result(dataclasses.asdict(report), as_json=json_output, text=_pull_text)
 
 
 def card(

@@ -72,7 +72,7 @@ def gc(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Drop versions that no release pins, and the files that only they use.
+    """Drop versions that no release pins, the files that only they use, and failures that hold no more.
 
     vrldata gc clips --older-than 12h
 
@@ -177,10 +177,13 @@ def _compact_text(result: dict[str, Any]) -> str:
 
 
 def _gc_text(result: dict[str, Any]) -> str:
-    return "\n".join(
+    lines = [
         f"{table}: {count} versions dropped, {result['bytes'][table] / 1e6:.1f} MB freed"
         for table, count in result["versions"].items()
-    )
+    ]
+    if result["past_failures"]:
+        lines.append(f"failures: {result['past_failures']} rows of files that no sample names dropped")
+    return "\n".join(lines)
 
 
 def _import_text(result: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ SHOWN_REJECTIONS = 10
 
 def add_trajectories(
     uri: UriArgument,
-    files: Annotated[list[Path], typer.Argument(help="JSON, JSON Lines or Parquet files.")],
+    files: Annotated[list[Path], typer.Argument(help="JSON, JSON Lines, Parquet or CSV files.")],
     source: Annotated[
         str, typer.Option(help="offline, rollout, eval or sft; of rows without one.")
     ] = "offline",

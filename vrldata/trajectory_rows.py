@@ -1,0 +1,288 @@
+"""Rows of responses as trajectories: names of fields, values, and what can be wrong with them.
+
+Opening files is the work of `trajectory_files`, what becomes of the trajectories that of `trajectories`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vrldata.annotation_faults import RawRow, RowFault
+from vrldata.annotation_rows import jsonable
+from vrldata.types import Sample, Trajectory
+
+SOURCES = ("offline", "rollout", "eval", "sft")
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "trajectory_id": ("trajectory_id",),
+    "sample_id": ("sample_id", "problem_id", "question_id", "id"),
+    "response": (
+        "response",
+        "responses",
+        "output",
+        "outputs",
+        "completion",
+        "completions",
+        "prediction",
+        "offline_output",
+    ),
+    "source": ("source",),
+    "model": ("model", "model_name"),
+    "run_id": ("run_id", "run"),
+    "step": ("step", "global_step"),
+    "policy_version": ("policy_version",),
+    "rewards": ("rewards",),
+    "reward": ("reward", "score", "scores", "offline_reward"),
+    "correct": ("correct",),
+    "status": ("status",),
+    "num_tokens": ("num_tokens",),
+    "finish_reason": ("finish_reason",),
+    "token_ids": ("token_ids", "response_ids"),
+    "log_probs": ("log_probs", "logprobs"),
+    "extra": ("extra",),
+}
+"""Field to its accepted names, the preferred one first. Everything else goes into `extra`."""
+
+NOT_TAKEN = ("created_at",)
+"""Columns of the table that an import sets anew."""
+
+_LARGEST = {"num_tokens": 2**31, "step": 2**63, "policy_version": 2**63, "token_ids": 2**31}
+_LARGEST_FLOAT32 = 3.4e38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportDefaults:
+    """Values of columns that the files do not name."""
+
+    source: str = "offline"
+    model: str = ""
+    run_id: str = ""
+
+
+def read_trajectories(
+    raw: RawRow,
+    samples: Mapping[str, Sample],
+    names: Mapping[str, str | None],
+    defaults: ImportDefaults,
+) -> Iterator[Trajectory]:
+    """The responses of one row.
+
+    Args:
+        names: an annotation's own id to the `sample_id` that it became; None where several samples had it.
+
+    Raises:
+        RowFault: the row cannot be used.
+    """
+    if raw.fault is not None:
+        raise raw.fault
+    keys, values = _fields(raw.fields)
+    sample_id = _sample_id(keys, values, samples, names)
+    responses = _responses(keys, values)
+    if len(responses) > 1:
+        for name in ("trajectory_id", "token_ids", "log_probs", "reward", "correct", "rewards"):
+            if values.get(name) is not None:
+                raise RowFault(
+                    "one_value_of_many",
+                    f"belongs to one response, but the row holds {len(responses)}: give each its own row",
+                    field=keys[name],
+                )
+    extra = _extra(keys, values, raw.fields)
+    source = _text(keys, values, "source") or defaults.source
+    if source not in SOURCES:
+        raise RowFault(
+            "bad_field", f"expected one of {', '.join(SOURCES)}", field=keys["source"], value=source
+        )
+    reward = _number(keys, values, "reward")
+    for response in responses:
+        yield Trajectory(
+            trajectory_id=_text(keys, values, "trajectory_id"),
+            sample_id=sample_id,
+            response=response,
+            source=source,
+            model=_text(keys, values, "model") or defaults.model,
+            run_id=_text(keys, values, "run_id") or defaults.run_id,
+            step=_whole(keys, values, "step"),
+            policy_version=_whole(keys, values, "policy_version"),
+            rewards=_rewards(keys, values),
+            reward=reward,
+            correct=_correct(keys, values, reward),
+            status=_text(keys, values, "status"),
+            num_tokens=_whole(keys, values, "num_tokens"),
+            finish_reason=_text(keys, values, "finish_reason"),
+            token_ids=_numbers(keys, values, "token_ids", whole=True),
+            log_probs=_numbers(keys, values, "log_probs", whole=False),
+            extra=extra,
+        )
+
+
+def _extra(keys: Mapping[str, str], values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field that is no column of ours, after those of a column `extra` as `vrldata query` writes it."""
+    given = values.get("extra")
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            given = {"extra": given}
+    if given is not None and not isinstance(given, Mapping):
+        given = {"extra": given}
+    known = {*keys.values(), *NOT_TAKEN}
+    extra = {**(given or {}), **{key: value for key, value in row.items() if key not in known}}
+    extra = {str(key): jsonable(value) for key, value in extra.items()}
+    _check_text(json.dumps(extra, ensure_ascii=False), "extra")
+    return extra
+
+
+def _check_text(text: str, field: str) -> None:
+    """Raises RowFault for halves of surrogate pairs, which JSON can spell and no table can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowFault(
+            "not_utf8", "half of a surrogate pair: no character, and no UTF-8", field=field
+        ) from error
+
+
+def _fields(row: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The key that holds each field, and its value; of several names that hold something the first counts."""
+    by_name = {str(key).strip().casefold(): str(key) for key in reversed(list(row))}
+    keys: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for name, aliases in ALIASES.items():
+        present = [by_name[alias] for alias in aliases if alias in by_name]
+        filled = [key for key in present if row[key] not in (None, "", [])]
+        if present:
+            keys[name] = (filled or present)[0]
+            values[name] = row[keys[name]] if filled else None
+    return keys, values
+
+
+def _sample_id(
+    keys: Mapping[str, str],
+    values: Mapping[str, Any],
+    samples: Mapping[str, Sample],
+    names: Mapping[str, str | None],
+) -> str:
+    given = values.get("sample_id")
+    if given is None:
+        raise RowFault("missing_field", "names no sample: add sample_id", field=keys.get("sample_id"))
+    name = str(given)
+    if name in samples:
+        return name
+    found = names.get(name, "")
+    if found is None:
+        raise RowFault(
+            "ambiguous_sample",
+            "several samples of the dataset had this id: give the sample_id of the table samples",
+            field=keys["sample_id"],
+            value=given,
+        )
+    if not found:
+        raise RowFault(
+            "unknown_sample",
+            "the dataset has no such sample: build it first",
+            field=keys["sample_id"],
+            value=given,
+        )
+    return found
+
+
+def own_names(samples: Mapping[str, Sample]) -> dict[str, str | None]:
+    """The part of each sample_id behind the name of its annotation file; None where samples share it."""
+    names: dict[str, str | None] = {}
+    for sample_id in samples:
+        own = sample_id.partition("/")[2]
+        if own:
+            names[own] = None if own in names else sample_id
+    return names
+
+
+def _responses(keys: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
+    given = values.get("response")
+    if given is None:
+        raise RowFault("missing_field", "holds no response", field=keys.get("response", "response"))
+    responses = given if isinstance(given, list) else [given]
+    for response in responses:
+        if not isinstance(response, str) or not response.strip():
+            raise RowFault(
+                "bad_field", "expected a text or a list of texts", field=keys["response"], value=response
+            )
+        _check_text(response, keys["response"])
+    return responses
+
+
+def _text(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, (list, dict)):
+        raise RowFault("bad_field", "expected a text", field=keys[name], value=value)
+    _check_text(str(value), keys[name])
+    return str(value)
+
+
+def _number(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    try:
+        number = float(value) if not isinstance(value, (list, dict)) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not abs(number) < _LARGEST_FLOAT32:
+        raise RowFault("bad_field", "expected a finite number", field=keys[name], value=value)
+    return number
+
+
+def _whole(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> int:
+    number = _number(keys, values, name)
+    if number is None:
+        return 0
+    if not number.is_integer() or abs(number) >= _LARGEST[name]:
+        raise RowFault("bad_field", "expected a whole number", field=keys[name], value=values[name])
+    return int(number)
+
+
+def _rewards(keys: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, float]:
+    given = values.get("rewards")
+    if given is None:
+        return {}
+    # a map column of Parquet arrives as pairs
+    pairs = given.items() if isinstance(given, Mapping) else given
+    try:
+        found = {str(name): float(value) for name, value in pairs}
+    except (TypeError, ValueError):
+        found = {"": math.nan}
+    if not all(abs(value) < _LARGEST_FLOAT32 for value in found.values()):
+        raise RowFault("bad_field", "expected an object of numbers", field=keys["rewards"], value=given)
+    return found
+
+
+def _correct(keys: Mapping[str, str], values: Mapping[str, Any], reward: float | None) -> bool | None:
+    given = values.get("correct")
+    if given is None:
+        return None
+    text = str(given).strip().casefold()
+    if text not in ("true", "false", "1", "0", "1.0", "0.0"):
+        raise RowFault("bad_field", "expected true or false", field=keys["correct"], value=given)
+    return text in ("true", "1", "1.0")
+
+
+def _numbers(
+    keys: Mapping[str, str], values: Mapping[str, Any], name: str, *, whole: bool
+) -> tuple[Any, ...] | None:
+    given = values.get(name)
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(_is_number(item, whole=whole) for item in given):
+        raise RowFault("bad_field", "expected a list of numbers", field=keys[name], value=given)
+    return tuple(given)
+
+
+def _is_number(item: Any, *, whole: bool) -> bool:
+    if isinstance(item, bool) or not isinstance(item, int if whole else (int, float)):
+        return False
+    return abs(item) < (_LARGEST["token_ids"] if whole else _LARGEST_FLOAT32)
