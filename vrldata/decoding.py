@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from vrldata.media_file import find_media_file, read_head
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.segment_reader import plan_segments, read_segments
 from vrldata.types import Clip, VideoMetadata
-from vrldata.video_stream import PacketTable, Timeline, read_packets, timeline_by_rate, timeline_of
+from vrldata.video_stream import PacketTable, Timeline, open_video, packets_of, timeline_by_rate, timeline_of
 
 PREPROCESS_VERSION = "vrl-1"
 """Changes when the same file and spec give other pixels: rows of another version are decoded again."""
@@ -123,9 +124,14 @@ _Decoded = tuple[NDArray[np.uint8], VideoMetadata, list[str]]
 
 
 def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Allocate) -> _Decoded:
-    table = read_packets(file)
     try:
-        if table.timed:
+        with open_video(file) as container:
+            table = packets_of(file, container)
+            if table.timed and table.indexed:
+                decoded = _decode_foretold(file, table, spec, threads, allocate, container)
+                if decoded is not None:
+                    return decoded
+        if table.timed and not table.indexed:
             decoded = _decode_foretold(file, table, spec, threads, allocate)
             if decoded is not None:
                 return decoded
@@ -136,7 +142,12 @@ def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Alloca
 
 
 def _decode_foretold(
-    file: Path, table: PacketTable, spec: SamplingSpec, threads: int, allocate: Allocate
+    file: Path,
+    table: PacketTable,
+    spec: SamplingSpec,
+    threads: int,
+    allocate: Allocate,
+    opened: Any = None,
 ) -> _Decoded | None:
     """The clip by the forecast of the packet table; None where the file is not as foretold."""
     frame_pts = table.frame_pts()
@@ -145,7 +156,7 @@ def _decode_foretold(
     plan = plan_frames(timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec)
     segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
     with FrameCollector(plan.slots(frame_pts), spec, allocate, threads=threads) as collector:
-        if not read_segments(file, table, frame_pts, segments, threads, collector):
+        if not read_segments(file, table, frame_pts, segments, threads, collector, opened):
             return None
         return _finish(table, plan, collector, [])
 

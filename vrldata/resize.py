@@ -8,6 +8,7 @@ Processing", 1981, eq. 15, with a = -1/2).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,8 +20,8 @@ from vrldata.errors import missing_extra
 BAND = 4
 """Rows or columns of the result that one matrix product gives: few, so that their taps are mostly shared."""
 
-BANDS_AT_ONCE = 4
-"""Bands whose source rows are converted to float32 together: neighbours lean on the same rows."""
+BANDS_AT_ONCE = 24
+"""Bands of rows that are finished together: what lies between the two passes stays in the cache."""
 
 
 def resize(
@@ -76,38 +77,52 @@ def _resize_bands(picture: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     """Rows, then columns; each band of the result is a small matrix times the lines that it leans on."""
     height, width = out.shape[:2]
     source_height, source_width = picture.shape[:2]
-    lines = picture.reshape(source_height, source_width * 3)
+    lines, flat = picture.reshape(source_height, source_width * 3), out.reshape(height, width * 3)
     bands = _bands(source_height, height)
-    groups = [bands[start : start + BANDS_AT_ONCE] for start in range(0, len(bands), BANDS_AT_ONCE)]
-    tallest = max(group[-1].stop - group[0].first for group in groups)
-    floats = _scratch("lines", (tallest, source_width * 3))
-    rows = _scratch("rows", (height, source_width * 3))
-    for group in groups:
-        top = group[0].first
-        floats[: group[-1].stop - top] = lines[top : group[-1].stop]
-        for band in group:
-            taps = floats[band.first - top : band.stop - top]
-            np.matmul(band.weights, taps, out=rows[band.begin : band.begin + len(band.weights)])
-    values = _scratch("values", (height, width * 3))
-    for band in _pixel_bands(source_width, width):
-        columns = rows[:, 3 * band.first : 3 * band.stop]
+    for start in range(0, len(bands), BANDS_AT_ONCE):
+        group = bands[start : start + BANDS_AT_ONCE]
+        begin, end = group[0].begin, group[-1].begin + len(group[-1].weights)
+        rows = _weighted_rows(lines, group)
+        values = rows if source_width == width else _weighted_columns(rows, _pixel_bands(source_width, width))
+        np.rint(values, out=values)
+        np.maximum(values, 0, out=values)
+        np.minimum(values, 255, out=values)
+        np.copyto(flat[begin:end], values, casting="unsafe")
+
+
+def _weighted_rows(lines: NDArray[np.uint8], bands: Sequence[_Band]) -> NDArray[np.float32]:
+    """float32 (results of `bands`, D) from uint8 (H, D)."""
+    first, begin = bands[0].first, bands[0].begin
+    floats = _scratch("floats", bands[-1].stop - first, lines.shape[1])
+    floats[:] = lines[first : bands[-1].stop]
+    rows = _scratch("rows", bands[-1].begin + len(bands[-1].weights) - begin, lines.shape[1])
+    for band in bands:
+        place = band.begin - begin
+        taps = floats[band.first - first : band.stop - first]
+        np.matmul(band.weights, taps, out=rows[place : place + len(band.weights)])
+    return rows
+
+
+def _weighted_columns(rows: NDArray[np.float32], bands: Sequence[_Band]) -> NDArray[np.float32]:
+    """float32 (N, 3 * results of `bands`) from float32 (N, 3 * samples)."""
+    values = _scratch("values", len(rows), 3 * bands[-1].begin + bands[-1].weights.shape[1])
+    for band in bands:
         begin = 3 * band.begin
-        np.matmul(columns, band.weights, out=values[:, begin : begin + band.weights.shape[1]])
-    np.rint(values, out=values)
-    np.clip(values, 0, 255, out=values)
-    np.copyto(out.reshape(height, width * 3), values, casting="unsafe")
+        taps = rows[:, 3 * band.first : 3 * band.stop]
+        np.matmul(taps, band.weights, out=values[:, begin : begin + band.weights.shape[1]])
+    return values
 
 
 _buffers = threading.local()
 
 
-def _scratch(name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
+def _scratch(name: str, height: int, width: int) -> NDArray[np.float32]:
     """A float32 array that the thread uses again: the page faults of a new one cost a third of the work."""
     held: NDArray[np.float32] | None = getattr(_buffers, name, None)
-    if held is None or held.shape != shape:
-        held = np.empty(shape, dtype=np.float32)
+    if held is None or held.size < height * width:
+        held = np.empty(height * width, dtype=np.float32)
         setattr(_buffers, name, held)
-    return held
+    return held[: height * width].reshape(height, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ differs from the forecast ends the attempt, and `frame_reader` then decodes ever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,11 @@ def read_segments(
     segments: Sequence[Segment],
     threads: int,
     collector: FrameCollector,
+    opened: Any = None,
 ) -> bool:
     """Decode only `segments`; collected frames are keyed by their time in ticks.
 
+    `opened` is a container of the file whose packets have been read: opening costs as much as ten pictures.
     False as soon as anything differs from what the packet table foretells: a jump that lands elsewhere, a
     start on a picture that is not intra coded, a frame that is damaged, missing or out of order.
     """
@@ -130,12 +133,12 @@ def read_segments(
 
     if not table.complete:
         return False
-    with open_video(file) as container:
+    with nullcontext(opened) if opened is not None else open_video(file) as container:
         stream = container.streams[table.stream_index]
         bound_decoder(stream, threads)
         reading = _Reading(container, stream, table, frame_pts, collector)
         for number, segment in enumerate(segments):
-            if number or segment.first:
+            if number or segment.first or opened is not None:
                 stream.codec_context.flush_buffers()
                 try:
                     container.seek(

@@ -37,6 +37,7 @@ _BROADCASTS = frozenset(
     {"mpegts", "mpegtsraw", "mpeg", "mpegvideo", "h264", "hevc", "h261", "h263", "m4v", "vc1"}
 )
 
+_INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 _ATTACHED_PICTURE = 1 << 10
 _TIMED_THUMBNAILS = 1 << 11
 _STILL_IMAGE = 1 << 20
@@ -140,6 +141,7 @@ class PacketTable:
         complete: False when reading stopped at an error.
         timed: every packet has a time of its own.
         broadcast: the container has no index and may begin in the middle of a transmission.
+        indexed: the container has an index of every packet, by which it can be read again from the start.
     """
 
     pts: NDArray[np.int64]
@@ -157,6 +159,7 @@ class PacketTable:
     complete: bool
     timed: bool
     broadcast: bool
+    indexed: bool
 
     def frame_pts(self) -> NDArray[np.int64]:
         """int64 (N,), the times that the decoder should put out, in order; only where `timed`.
@@ -178,29 +181,38 @@ def read_packets(file: Path) -> PacketTable:
     Raises:
         DecodeError: no container, no video stream, no packets.
     """
+    with open_video(file) as container:
+        return packets_of(file, container)
+
+
+def packets_of(file: Path, container: Any) -> PacketTable:
+    """The packets of a container that was just opened; it stands at its end then.
+
+    Raises:
+        DecodeError: no video stream, no packets.
+    """
     import av
 
     rows: list[tuple[int | None, int | None, int, bool, bool, int]] = []
     complete = True
-    with open_video(file) as container:
-        stream = choose_stream(file, container)
-        facts = _stream_facts(container, stream)
-        try:
-            for packet in container.demux(stream):
-                if packet.size:
-                    rows.append(
-                        (
-                            packet.pts,
-                            packet.dts,
-                            packet.size,
-                            packet.is_keyframe,
-                            packet.is_discard,
-                            packet.duration or 0,
-                        )
+    stream = choose_stream(file, container)
+    facts = _stream_facts(container, stream)
+    try:
+        for packet in container.demux(stream):
+            if packet.size:
+                rows.append(
+                    (
+                        packet.pts,
+                        packet.dts,
+                        packet.size,
+                        packet.is_keyframe,
+                        packet.is_discard,
+                        packet.duration or 0,
                     )
-        except av.error.FFmpegError as error:
-            refuse_shortage(error)
-            complete = False
+                )
+    except av.error.FFmpegError as error:
+        refuse_shortage(error)
+        complete = False
     if not rows:
         raise DecodeError(
             f"{file}: its video stream ({facts['codec']}) holds no packets: the file is cut or damaged"
@@ -221,6 +233,7 @@ def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
         "stream_index": stream.index,
         "codec": context.name,
         "broadcast": container.format.name in _BROADCASTS,
+        "indexed": container.format.name == _INDEXED,
     }
 
 
