@@ -44,7 +44,7 @@ def run_command(
     subtitles: Annotated[bool, typer.Option(help="Subtitles of the sampled frames in the prompt.")] = False,
     protocol: Annotated[str | None, typer.Option(help="Scoring rules; default: the benchmark's.")] = None,
     compat: Annotated[
-        list[str] | None, typer.Option(help="Rules of other toolkits, for comparisons: random, ovo.")
+        list[str] | None, typer.Option(help="Other rules, for comparisons: random, ovo, vsibench-official …")
     ] = None,
     max_samples: Annotated[int | None, typer.Option(help="A random part of each benchmark.")] = None,
     seed: Annotated[int, typer.Option(help="Of the random part and of sampling.")] = 0,

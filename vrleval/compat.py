@@ -2,17 +2,20 @@
 
 `random`: LongVideoBench, Video-Holmes and MINERVA reference code guesses where it finds no letter.
 `ovo`: OVO-Bench reference code takes the gold letter anywhere, all digits joined, and "Yes"/"No" contained.
+`BENCHMARK-official`: the benchmark's own scorer (`vrldata.tasks.official`), on its own questions alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from vrldata import tasks
 from vrldata.errors import ConfigError, nearest
 from vrldata.tasks.choices import letter_options
+from vrldata.tasks.official import OFFICIAL
 from vrldata.types import Sample
 from vrleval.types import Prediction
 
@@ -31,23 +34,41 @@ def _random(prediction: Prediction, sample: Sample, seed: int) -> Prediction:
 def _ovo(prediction: Prediction, sample: Sample, seed: int) -> Prediction:
     if prediction.groups.get("ovo_task") is None or not prediction.response:
         return prediction
-    task, text = prediction.groups["ovo_task"], prediction.response
-    if task == "REC":
-        found = "".join(re.findall(r"[0-9]", text))
-        right = found == sample.answer.strip()
-    elif task in ("SSR", "CRR"):
-        gold = sample.answer.strip().capitalize()
-        found = gold if text.strip() == gold[0] or gold in text else ""
-        right = bool(found)
-    else:
-        found = sample.answer.strip()
-        right = found in text
+    return _rescored(prediction, sample, "ovobench-official", "ovo")
+
+
+def _official(prediction: Prediction, sample: Sample, seed: int, *, protocol: str) -> Prediction:
+    if f"{prediction.benchmark}-official" != protocol or not prediction.response:
+        return prediction
+    return _rescored(prediction, sample, protocol, protocol)
+
+
+def _rescored(prediction: Prediction, sample: Sample, protocol: str, name: str) -> Prediction:
+    score = tasks.score(
+        sample.problem_type,
+        prediction.response,
+        sample.answer,
+        options=list(sample.options) or None,
+        protocol=protocol,
+        problem=sample.problem,
+    )
+    if score.status == "bad_ground_truth":
+        return prediction
     return dataclasses.replace(
-        prediction, status="scored", score=float(right), extracted=found if right else "", how="compat:ovo"
+        prediction,
+        status=score.status,
+        score=score.accuracy,
+        extracted=score.extracted,
+        how=f"compat:{name}",
+        reason=score.reason,
     )
 
 
-COMPAT: dict[str, Callable[[Prediction, Sample, int], Prediction]] = {"random": _random, "ovo": _ovo}
+COMPAT: dict[str, Callable[[Prediction, Sample, int], Prediction]] = {
+    "random": _random,
+    "ovo": _ovo,
+    **{name: partial(_official, protocol=name) for name in OFFICIAL},
+}
 
 
 def check_compat(names: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from typing import Any
@@ -46,10 +45,8 @@ def test_math_has_a_limit_of_its_own() -> None:
 def test_killed_worker_costs_at_most_its_row() -> None:
     rows = [row("hello", "hello", "ocr") for _ in range(20)]
     score_batch(rows, workers=1)
-    process = _IDLE[-1]._process
-    assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    worker = _IDLE[-1]
+    signal.pidfd_send_signal(worker._child, signal.SIGKILL)
     assert [result.accuracy for result in score_batch(rows, workers=1)] == [1.0] * 20
 
 

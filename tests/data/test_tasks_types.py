@@ -285,18 +285,6 @@ def test_svg_that_is_refused(source: str) -> None:
     assert (result.accuracy, result.format) == (0.0, 0.5)
 
 
-def test_rendered_similarity_pays_no_blank_picture() -> None:
-    settings = ScoringSettings(render=True)
-    shape = "<rect width='9' height='9' fill='red'/>"
-    key = f"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{shape}</svg>"
-    blank = key.replace("red", "white")
-    assert accuracy("svg", key, key, settings=settings) == 1.0
-    result = score("svg", f"<answer>{blank}</answer>", key, settings=settings)
-    assert result.parts["rendered"] == 0.0
-    outside = key.replace("<rect", "<image href='/etc/hostname'/><rect")
-    assert score("svg", f"<answer>{outside}</answer>", key, settings=settings).parts["rendered"] == 0.0
-
-
 def test_python_body_counts() -> None:
     key = "import os\ndef f(x):\n    return x + 1\n"
     assert accuracy("code", key, key) == 1.0

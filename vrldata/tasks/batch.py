@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from vrldata.errors import MissingExtraError, TaskError, VRLError, nearest
+from vrldata.tasks.code import execution_seconds
 from vrldata.tasks.killable import START_SECONDS, KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings
 from vrldata.tasks.registry import canonical_type
@@ -63,7 +64,8 @@ def score_batch(
         protocol: as in `score`.
         settings: choices of the run, for all rows.
         workers: processes; by default min(8, CPUs of this process).
-        soft_seconds: from here on a row is interrupted, with status `timeout`.
+        soft_seconds: from here on a row is interrupted, with status `timeout`. A row whose unit tests are
+            run has their time on top.
         hard_seconds: from here on its process is killed and replaced.
         total_seconds: limit for the whole batch; rows that it cuts off have status `timeout`.
 
@@ -173,11 +175,14 @@ class _Batch:
 
     def _prepare(self, worker: KillableWorker) -> None:
         """Start the worker and the child processes that these rows need, outside any row's limit."""
-        worker.ensure_started()
         kinds = {record.problem_type for record in self.records}
         modules = sorted({TASKS[kind].child_module for kind in kinds} - {""})
-        worker.send({"start": modules}, seconds=START_SECONDS)
-        reply = worker.receive(seconds=START_SECONDS)
+        for _ in range(2):  # a kept worker may have been ended from outside since its last batch
+            worker.ensure_started()
+            worker.send({"start": modules}, seconds=START_SECONDS)
+            reply = worker.receive(seconds=START_SECONDS)
+            if reply is not None:
+                break
         if reply and "missing" in reply:
             raise MissingExtraError(reply["missing"])
 
@@ -199,6 +204,7 @@ class _Batch:
             uses_child = bool(TASKS[self.records[held[0]].problem_type].child_module)
             # A row that was cut off took its child process along: the new start is not this row's fault.
             limit = self.hard_seconds + (START_SECONDS if restarting and uses_child else 0.0)
+            limit += execution_seconds(self.records[held[0]])
             try:
                 reply = worker.receive(seconds=max(0.0, min(limit, left)))
                 reason = "the scoring process died on this row"
@@ -223,7 +229,7 @@ class _Batch:
             "record": fields,
             "settings": settings,
             "protocol": self.protocol,
-            "soft_seconds": self.soft_seconds,
+            "soft_seconds": self.soft_seconds + execution_seconds(record),
         }
 
 

@@ -93,19 +93,23 @@ def read_gold(record: Record) -> frozenset[str]:
     Raises:
         UnreadableGoldError: it is no letter and no text of the row's options.
     """
-    options = read_options(record.options)
     key = record.ground_truth
     if isinstance(key, list | tuple):
         if not key:
             raise UnreadableGoldError("the key is an empty list")
-        return frozenset(letter for item in key for letter in _resolve_key(item, options))
-    return _resolve_key(key, options)
+        return frozenset(letter for item in key for letter in _resolve_key(item, record.options))
+    return _resolve_key(key, record.options)
 
 
-def _resolve_key(key: Any, options: Options) -> frozenset[str]:
+def _resolve_key(key: Any, options: tuple[str, ...]) -> frozenset[str]:
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text")
-    text = clean(unwrap_answer_tag(str(key)))
+    return _key_letters(str(key), options)
+
+
+@lru_cache(maxsize=8192)
+def _key_letters(key: str, texts: tuple[str, ...]) -> frozenset[str]:
+    options, text = read_options(texts), clean(unwrap_answer_tag(key))
     bare = BARE_LETTER.fullmatch(text)
     if bare and options.accepts(bare.group(1).upper()):
         return frozenset(bare.group(1).upper())

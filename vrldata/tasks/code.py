@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 from vrldata.errors import missing_extra
 from vrldata.tasks.killable import shared_worker
@@ -24,13 +24,19 @@ from vrldata.tasks.reading import (
 from vrldata.tasks.text import fenced_blocks, unwrap_answer_tag
 
 CHILD_MODULE = "vrldata.tasks.code_features"
-PARSE_SECONDS = 4.0
+PARSE_SECONDS = 1.5
+"""Limit for parsing and drawing one response and its key, all together."""
 WEIGHTS: dict[str, dict[str, float]] = {
     "svg_code": {"tags": 0.4, "attributes": 0.4, "text": 0.2},
     "html_code": {"tags": 0.4, "attributes": 0.4, "text": 0.2},
     "code": {"shapes": 0.6, "names": 0.4},
 }
 """Shares of the parts of each type's similarity; a part that both sources lack drops out with its share."""
+
+RENDERED_SHARE = 0.5
+"""Share of the rendered likeness where `render` is on; the parts above share the rest."""
+RENDERERS = {"svg_code": "resvg-py", "html_code": "plutoprint"}
+"""Problem type to the package that draws it."""
 
 _LANGUAGES = {"svg_code": "svg", "html_code": "html", "code": "python"}
 _LOG = logging.getLogger(__name__)
@@ -54,8 +60,13 @@ class CodeKey:
     unit_tests: tuple[str, ...] = ()
 
 
-def _features(text: str, record: Record) -> Features:
-    request = {"language": _LANGUAGES[record.problem_type], "source": text}
+@lru_cache(maxsize=1024)
+def _gold_features(text: str, language: str) -> Features:
+    return _features(text, language)
+
+
+def _features(text: str, language: str) -> Features:
+    request = {"language": language, "source": text}
     reply = shared_worker(CHILD_MODULE).call(request, seconds=PARSE_SECONDS)
     if "error" in reply:
         raise UnreadableAnswerError(str(reply["error"]))
@@ -74,7 +85,8 @@ def read_gold(record: Record) -> CodeKey:
     if isinstance(key, str) and key.strip():
         text = _unfenced(unwrap_answer_tag(key))[0]
         try:
-            return CodeKey(source=Source(text=text, features=_features(text, record)), unit_tests=tests)
+            features = _gold_features(text, _LANGUAGES[record.problem_type])
+            return CodeKey(source=Source(text=text, features=features), unit_tests=tests)
         except UnreadableAnswerError as error:
             if not tests:
                 raise UnreadableGoldError(f"the reference source does not parse: {error}") from error
@@ -85,33 +97,38 @@ def read_gold(record: Record) -> CodeKey:
     return CodeKey(source=None, unit_tests=tests)
 
 
-def _unfenced(content: str) -> tuple[str, bool]:
+def _unfenced(content: str, *, in_prose: bool = False) -> tuple[str, bool]:
+    """The inside of the only code fence, around the whole content or inside its prose; else the content."""
     text = content.strip()
-    blocks = fenced_blocks(text) if text.startswith("```") and text.endswith("```") else []
+    whole = text.startswith("```") and text.endswith("```")
+    blocks = fenced_blocks(text) if whole or in_prose else []
+    if len(blocks) > 1 and not whole:
+        raise UnreadableAnswerError(f"{len(blocks)} fenced blocks", ambiguous=True)
     return (blocks[0], True) if len(blocks) == 1 else (text, False)
 
 
 def read_answer(content: str, record: Record, gold: CodeKey) -> Reading:
-    """The answer's source, which must parse."""
+    """The answer's source, which must parse; a tolerant reading finds the one fenced block in prose."""
     if len(content) > MAX_CONTENT_CHARS:
         raise UnreadableAnswerError(f"the answer is longer than {MAX_CONTENT_CHARS} characters")
-    text, fenced = _unfenced(content)
-    source = Source(text=text, features=_features(text, record))
+    text, fenced = _unfenced(content, in_prose=record.tolerant)
+    source = Source(text=text, features=_features(text, _LANGUAGES[record.problem_type]))
     return Reading(value=source, shown=text, form=0.5 if fenced else 1.0)
 
 
 def compare(value: Source, gold: CodeKey, record: Record) -> Measured:
     """Passed share of the unit tests where code may run; else the weighted similarity of the parts."""
     if gold.unit_tests and record.settings.allow_code_execution:
-        return _tested(value.text, gold.unit_tests)
+        return _tested(value.text, gold.unit_tests, record.settings.code_seconds)
     if gold.unit_tests:
         _LOG.warning("unit tests of code rows are not run: allow_code_execution is off; scored by similarity")
     assert gold.source is not None
     measured = similarity(value.features, gold.source.features, WEIGHTS[record.problem_type])
-    if record.settings.render and record.problem_type == "svg_code":
-        shown = _drawn(value.text, gold.source.text)
-        parts = {**measured.parts, "structure": measured.accuracy, "rendered": shown}
-        return Measured(accuracy=0.5 * measured.accuracy + 0.5 * shown, parts=parts)
+    if record.settings.render and record.problem_type in RENDERERS:
+        rendered = _rendered(value.text, gold.source.text, record.problem_type)
+        parts = {**measured.parts, "structure": measured.accuracy, "rendered": rendered}
+        accuracy = (1 - RENDERED_SHARE) * measured.accuracy + RENDERED_SHARE * rendered
+        return Measured(accuracy=accuracy, parts=parts)
     return measured
 
 
@@ -125,16 +142,33 @@ def similarity(answer: Features, key: Features, weights: Mapping[str, float]) ->
     return Measured(accuracy=accuracy, parts=parts)
 
 
-def _drawn(answer: str, key: str) -> float:
-    request: dict[str, Any] = {"render": [answer, key]}
+def _rendered(answer: str, key: str, problem_type: str) -> float:
+    """How alike both look, 0 to 1; 0 for an answer that cannot be drawn.
+
+    Raises:
+        MissingExtraError: rendering is on and its library is not installed; nothing is scored instead.
+        UnreadableGoldError: the reference cannot be drawn.
+    """
+    request = {"language": _LANGUAGES[problem_type], "source": answer, "key": key}
     reply = shared_worker(CHILD_MODULE).call(request, seconds=PARSE_SECONDS)
     if "missing" in reply:
-        raise missing_extra(reply["missing"].replace("_", "-"), "tasks", "drawing SVG answers")
-    return float(reply.get("similarity", 0.0))
+        raise missing_extra(RENDERERS[problem_type], "tasks", "drawing SVG and HTML answers")
+    if reply.get("fault") == "key":
+        raise UnreadableGoldError(f"the reference cannot be drawn: {reply['reason']}")
+    return float(reply.get("likeness", 0.0))
 
 
-def _tested(source: str, tests: tuple[str, ...]) -> Measured:
+def execution_seconds(record: Record) -> float:
+    """How long running a record's unit tests may take; 0 where none are run."""
+    if record.problem_type != "code" or not record.settings.allow_code_execution:
+        return 0.0
+    from vrldata.tasks.sandbox import ROW_LIMITS
+
+    return ROW_LIMITS * record.settings.code_seconds if record.extra.get("unit_tests") else 0.0
+
+
+def _tested(source: str, tests: tuple[str, ...], seconds: float) -> Measured:
     from vrldata.tasks.sandbox import run_tests
 
-    passed = run_tests(source, tests)
+    passed = run_tests(source, tests, seconds=seconds)
     return Measured(accuracy=sum(passed) / len(passed), parts={"tests_passed": sum(passed) / len(passed)})

@@ -6,9 +6,9 @@ Nothing is executed and no entity, document type or external file is resolved.
 from __future__ import annotations
 
 import ast
-import io
 import re
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 from xml.parsers import expat
@@ -17,15 +17,22 @@ from vrldata.tasks.text import collapse, tokens
 
 MAX_SOURCE_BYTES = 256 << 10
 MAX_DEPTH = 256
-RENDER_PIXELS = 224
 
 _NUMBER = re.compile(r"(?<![\w.#])(-?)(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:px)?(?![\w.%])")
 _EXTERNAL = re.compile(r"url\(\s*['\"]?(?!#)|@import", re.IGNORECASE)
 _PYTHON_HEIGHT = 3
+_WITHOUT_END = "area base br col embed hr img input link meta source track wbr"
+_END_LEFT_OUT = "body colgroup dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr"
+_ENDED_BY_OTHERS = frozenset(f"{_WITHOUT_END} {_END_LEFT_OUT}".split())
+"""HTML elements without an end tag, or with one that may be left out: they add no depth of their own."""
 
 
 class _RefusedError(ValueError):
     pass
+
+
+# The HTML parser of some Python versions asserts that a marked section is of a known kind.
+_UNREADABLE = (expat.ExpatError, SyntaxError, ValueError, RecursionError, MemoryError, AssertionError)
 
 
 def missing_library() -> str | None:
@@ -36,11 +43,11 @@ def missing_library() -> str | None:
 def handle(request: dict[str, Any]) -> dict[str, Any]:
     """`{"language", "source"}` -> the source's multisets as lists of [item, count], or `{"error": reason}`.
 
-    `{"render": [answer, key]}` -> `{"similarity": share}` of two SVG documents, or an error.
+    With a `key`, the likeness of two documents as `_drawn` gives it.
     """
-    if "render" in request:
-        return _rendered(*request["render"])
     source = request["source"]
+    if "key" in request:
+        return _drawn(request["language"], source, request["key"])
     if len(source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         return {"error": f"longer than {MAX_SOURCE_BYTES} bytes"}
     try:
@@ -49,11 +56,11 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
                 name: list(part.items()) for name, part in _READERS[request["language"]](source).items()
             }
         }
-    except (_RefusedError, expat.ExpatError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except _UNREADABLE as error:
         return {"error": collapse(str(error))[:200] or type(error).__name__}
 
 
-def _svg(source: str) -> dict[str, Counter[str]]:
+def _svg(source: str) -> _Elements:
     document = _Elements()
     parser = expat.ParserCreate()
     parser.StartElementHandler = document.start
@@ -64,17 +71,17 @@ def _svg(source: str) -> dict[str, Counter[str]]:
     parser.Parse(source.encode("utf-8", "replace"), True)
     if document.root != "svg":
         raise _RefusedError(f"the root element is {document.root!r}, not svg")
-    return document.parts()
+    return document
 
 
-def _html(source: str) -> dict[str, Counter[str]]:
+def _html(source: str) -> _Elements:
     document = _Elements()
     parser = _Html(document)
     parser.feed(source)
     parser.close()
     if not document.tags:
         raise _RefusedError("no HTML element")
-    return document.parts()
+    return document
 
 
 class _Html(HTMLParser):
@@ -83,8 +90,13 @@ class _Html(HTMLParser):
         self._document = document
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._document.depth = 0
         self._document.start(tag, {name: value or "" for name, value in attrs})
+        if tag in _ENDED_BY_OTHERS:
+            self._document.depth -= 1
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _ENDED_BY_OTHERS and self._document.depth:
+            self._document.end(tag)
 
     def handle_data(self, data: str) -> None:
         self._document.text(data)
@@ -177,39 +189,28 @@ def _own_words(node: ast.AST) -> list[str]:
     return [value for field in fields if isinstance(value := getattr(node, field, None), str)]
 
 
-_READERS = {"svg": _svg, "html": _html, "python": _python}
+_DOCUMENTS: dict[str, Callable[[str], _Elements]] = {"svg": _svg, "html": _html}
+_READERS: dict[str, Callable[[str], dict[str, Counter[str]]]] = {
+    "svg": lambda source: _svg(source).parts(),
+    "html": lambda source: _html(source).parts(),
+    "python": _python,
+}
 
 
-def _rendered(answer: str, key: str) -> dict[str, Any]:
-    """1 - MSE(answer, key) / MSE(blank, key), at least 0: a blank picture earns nothing."""
+def _drawn(language: str, answer: str, key: str) -> dict[str, Any]:
+    """`{"likeness": share}` of two documents, or which of them cannot be drawn and why."""
+    from vrldata.tasks import drawing
+
+    for name, source in (("key", key), ("answer", answer)):
+        try:
+            document = _DOCUMENTS[language](source)
+        except _UNREADABLE as error:
+            return {"fault": name, "reason": collapse(str(error))[:200]}
+        if language == "svg" and document.external:
+            return {"fault": name, "reason": "it refers to files outside the document"}
     try:
-        import numpy as np
-        import resvg_py
-        from PIL import Image
+        return {"likeness": drawing.likeness(language, answer, key)}
     except ImportError as error:
         return {"missing": str(error.name)}
-    pictures = []
-    for source in (answer, key):
-        document = _Elements()
-        parser = expat.ParserCreate()
-        parser.StartElementHandler, parser.CharacterDataHandler = document.start, document.text
-        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = document.refuse
-        try:
-            parser.Parse(source.encode("utf-8", "replace"), True)
-            if document.external:
-                return {"error": "refers to files outside the document"}
-            encoded = resvg_py.svg_to_bytes(
-                svg_string=source,
-                background="#ffffff",
-                skip_system_fonts=True,
-                width=RENDER_PIXELS,
-                height=RENDER_PIXELS,
-            )
-        except (expat.ExpatError, ValueError) as error:
-            return {"error": collapse(str(error))[:200]}
-        picture = Image.open(io.BytesIO(bytes(encoded))).convert("RGB").resize((RENDER_PIXELS, RENDER_PIXELS))
-        pictures.append(np.asarray(picture, dtype=np.float64) / 255)
-    blank = float(np.mean((1 - pictures[1]) ** 2))
-    if blank < 1e-9:
-        return {"similarity": float(np.mean((1 - pictures[0]) ** 2) < 1e-9)}
-    return {"similarity": max(0.0, 1 - float(np.mean((pictures[0] - pictures[1]) ** 2)) / blank)}
+    except drawing.UndrawableError as error:
+        return {"fault": error.document, "reason": collapse(str(error))[:200]}

@@ -92,9 +92,9 @@ def _without_prefix(text: str) -> str:
     return text[start:]
 
 
-def tag_pairs(text: str, tag: str) -> list[tuple[int, int, int, int]]:
+def tag_pairs(text: str, tag: str, *, ignore_case: bool = True) -> list[tuple[int, int, int, int]]:
     """Start, content start, content end and end of each `<tag>...</tag>`, from the left; linear in `text`."""
-    folded, opening, closing = _folded(text), f"<{tag}>", f"</{tag}>"
+    folded, opening, closing = _folded(text) if ignore_case else text, f"<{tag}>", f"</{tag}>"
     pairs, position = [], 0
     while (start := folded.find(opening, position)) >= 0:
         end = folded.find(closing, start)

@@ -1,7 +1,8 @@
 """A child process that answers requests and can be killed: a time limit that holds inside C code too.
 
 One JSON line in, one JSON line out. `worker_main` is the child's program; the module it loads has
-`handle(request) -> reply`. The child starts on first use and is replaced after a kill.
+`handle(request) -> reply`. Two processes serve a module: one imports it once and waits, and its fork
+answers. A fork that overruns a limit is killed and the next one is there in milliseconds.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import contextlib
 import json
 import os
 import select
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +28,45 @@ from vrldata.tasks.reading import ScorerTimeoutError
 START_SECONDS = 60.0
 """Limit for the child's imports; not part of a request's limit."""
 MEMORY_BYTES = 4 << 30
+MAX_REQUESTS = 2000
+"""A fork is replaced after so many calls: what a library keeps of each request must not fill the machine."""
 
 _MAX_REPLY_BYTES = 64 << 20
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
+class _Spent(threading.local):
+    """Seconds that the calls of the score in progress have taken; None outside `shared_limit`."""
+
+    seconds: float | None = None
+
+
+_SPENT = _Spent()
+
+
+@contextlib.contextmanager
+def shared_limit() -> Iterator[None]:
+    """Inside, the limits of this thread's calls hold for the sum of their times: one score, one limit."""
+    before, _SPENT.seconds = _SPENT.seconds, 0.0
+    try:
+        yield
+    finally:
+        _SPENT.seconds = before
+
+
 class KillableWorker:
-    """Client of one child process that serves `module`. `call` is safe to use from several threads."""
+    """Client of the processes that serve `module`. `call` is safe to use from several threads."""
 
     def __init__(self, module: str) -> None:
         self.module = module
-        self._process: subprocess.Popen[bytes] | None = None
+        self._starter: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
         self._owner = 0
+        self._child = -1
+        """Process file descriptor of the fork that answers; -1 while there is none."""
+        self._requests, self._replies = -1, -1
         self._pending = b""
+        self._served = 0
         self._lock = threading.Lock()
 
     def call(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
@@ -47,27 +77,45 @@ class KillableWorker:
             MissingExtraError: the child's libraries are not installed.
         """
         with self._lock:
+            if self._served >= MAX_REQUESTS:
+                self._end_child()
+            left = seconds
             for attempt in range(2):
                 fresh = self.ensure_started()
-                self.send(request, seconds=seconds)
-                reply = self.receive(seconds=seconds)
+                left = seconds - (_SPENT.seconds or 0.0)
+                if left <= 0:
+                    break
+                start = time.monotonic()
+                try:
+                    self.send(request, seconds=left)
+                    reply = self.receive(seconds=left)
+                except BaseException:
+                    # An interrupt from outside would leave a reply behind that answers the next request.
+                    self._end_child()
+                    raise
+                finally:
+                    if _SPENT.seconds is not None:
+                        _SPENT.seconds += time.monotonic() - start
                 if reply is not None:
                     return reply
                 # A kept child may have been ended from outside since its last request: ask a fresh one once.
                 if fresh or attempt:
                     break
+            if left <= 0:
+                raise ScorerTimeoutError(f"no result within {seconds:g} s")
             raise ScorerTimeoutError(f"the process that scores with {self.module} died on this answer")
 
     def send(self, request: dict[str, Any], *, seconds: float) -> None:
         """Hand a request to the started child; its replies come in the order of the requests."""
-        if self._process is None or self._process.stdin is None:
+        if self._requests < 0:
             return
+        self._served += 1
         message = json.dumps({"limit": seconds, "request": request}, default=_plain).encode() + b"\n"
         # A child that has died says so when its reply is asked for.
         with contextlib.suppress(BrokenPipeError):
             written = 0
             while written < len(message):
-                written += self._process.stdin.write(message[written:]) or 0
+                written += os.write(self._requests, message[written:])
 
     def receive(self, *, seconds: float) -> dict[str, Any] | None:
         """The next reply; None when the child has died.
@@ -76,82 +124,126 @@ class KillableWorker:
             ScorerTimeoutError: none within `seconds`; the child is killed.
         """
         deadline = time.monotonic() + seconds
-        try:
-            line = self._read_line(deadline)
-        except BaseException:
-            # An interrupt from outside would leave a reply behind that answers the next request.
-            self.close()
-            raise
+        line = self._read_line(deadline)
         if line is not None:
             reply: dict[str, Any] = json.loads(line)
             return reply
-        self.close()
+        self._end_child()
         if time.monotonic() >= deadline:
             raise ScorerTimeoutError(f"no result within {seconds:g} s")
         return None
 
     def close(self) -> None:
-        """End the child; a later call starts a new one."""
-        process, self._process = self._process, None
-        if process is None or self._owner != os.getpid():
-            return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        """End both processes; a later call starts new ones."""
+        self._end_child()
+        starter, self._starter = self._starter, None
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+        if starter is not None and self._owner == os.getpid():
+            starter.kill()
+            starter.wait()
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, -1
+        if child >= 0:
+            if self._owner == os.getpid():
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(child, signal.SIGKILL)
+            for descriptor in (child, self._requests, self._replies):
+                os.close(descriptor)
+        self._requests, self._replies = -1, -1
+        self._pending, self._served = b"", 0
 
     def ensure_started(self) -> bool:
-        """Start the child unless it runs; whether it had to be started."""
-        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+        """See that a child is there to answer; whether it had to be started."""
+        alive = self._starter is not None and self._owner == os.getpid() and self._starter.poll() is None
+        if alive and self._child >= 0 and not _readable(self._child, 0.0):
             return False
-        self.close()
-        self._pending = b""
-        self._owner = os.getpid()
-        # The child gets no variable of ours but what Python needs to find the package.
-        environment = {"PYTHONPATH": _ROOT, "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "vrldata.tasks.worker_main", self.module, str(MEMORY_BYTES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            cwd="/",
-            bufsize=0,
-        )
+        self._end_child()
         try:
-            hello = self._read_line(time.monotonic() + START_SECONDS)
+            if not alive:
+                self._start()
+            self._fork()
+        except (OSError, ValueError) as error:
+            self.close()
+            raise ScorerTimeoutError(f"the process that scores with {self.module} does not start") from error
         except BaseException:
-            # Interrupted before the child said hello: that line would answer the first request.
+            # Interrupted halfway: what the processes say next would answer something else.
             self.close()
             raise
-        if hello is None:
-            self.close()
-            raise ScorerTimeoutError(f"the process that scores with {self.module} does not start")
-        if missing := json.loads(hello).get("missing"):
-            self.close()
-            raise MissingExtraError(missing)
         return True
 
+    def _start(self) -> None:
+        """Start the process that imports the module, and wait until it has."""
+        self.close()
+        self._owner = os.getpid()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The child gets no variable of ours but what Python needs to find the package.
+        environment = {"PYTHONPATH": _ROOT, "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+        number = theirs.fileno()
+        arguments = [self.module, str(MEMORY_BYTES), str(number)]
+        with theirs:
+            self._starter = subprocess.Popen(
+                [sys.executable, "-m", "vrldata.tasks.worker_main", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                pass_fds=[number],
+            )
+        if missing := self._told(self._control).get("missing"):
+            self.close()
+            raise MissingExtraError(missing)
+
+    def _fork(self) -> None:
+        """Have a fork made that reads requests from one pipe and writes replies to another."""
+        control = self._control
+        if control is None:
+            raise ValueError("not started")
+        their_requests, self._requests = os.pipe()
+        self._replies, their_replies = os.pipe()
+        try:
+            socket.send_fds(control, [b"fork"], [their_requests, their_replies])
+            self._child = os.pidfd_open(self._told(control)["child"])
+        finally:
+            os.close(their_requests)
+            os.close(their_replies)
+            if self._child < 0:
+                os.close(self._requests)
+                os.close(self._replies)
+                self._requests, self._replies = -1, -1
+
+    @staticmethod
+    def _told(control: socket.socket) -> dict[str, Any]:
+        """The next message of the starting process; empty or cut off ones are a ValueError."""
+        control.settimeout(START_SECONDS)
+        told: dict[str, Any] = json.loads(control.recv(1 << 16))
+        return told
+
     def _read_line(self, deadline: float) -> bytes | None:
-        if self._process is None or self._process.stdout is None:
+        if self._replies < 0:
             return None
-        descriptor = self._process.stdout.fileno()
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0 or len(self._pending) > _MAX_REPLY_BYTES:
                 return None
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            if not poll.poll(left * 1000):
+            if not _readable(self._replies, left):
                 return None
-            chunk = os.read(descriptor, 1 << 16)
+            chunk = os.read(self._replies, 1 << 16)
             if not chunk:
                 return None
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return line
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    """Whether a descriptor has something to read within `seconds`; of a process, that it has ended."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _plain(value: Any) -> Any:

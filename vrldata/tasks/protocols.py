@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vrldata.tasks.easyvideor1 import score_easyvideor1_train
 from vrldata.tasks.easyvideor1_eval import score_easyvideor1_eval
+from vrldata.tasks.official import OFFICIAL
 from vrldata.tasks.reading import Record
 from vrldata.tasks.scoring import score_train
 from vrldata.tasks.tolerant import score_eval
@@ -16,5 +17,6 @@ PROTOCOLS: dict[str, Callable[[Record], Score]] = {
     "eval": score_eval,
     "easyvideor1-train": score_easyvideor1_train,
     "easyvideor1-eval": score_easyvideor1_eval,
+    **OFFICIAL,
 }
 """Protocol name to its rules: `train` strict, `eval` tolerant, the others those of the system they name."""

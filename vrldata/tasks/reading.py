@@ -60,8 +60,11 @@ class ScoringSettings:
         ignore_edge_punct: OCR ignores punctuation at the edges of words.
         ocr_mode: `error_rate` or `exact`.
         allow_code_execution: run Python answers against the record's unit tests, in the sandbox.
-        render: add the rendered similarity to SVG scores (needs the renderer of the `tasks` extra).
-        math_seconds: limit for one symbolic comparison.
+        code_seconds: limit for one unit test; all of a row's have eight times as long.
+        render: draw SVG and HTML answers too: half of the score is then how alike answer and key look (needs
+            the renderers of the `tasks` extra). Off, tags, attributes and text alone count.
+        math_seconds: limit for the symbolic comparisons of one response, all together. Real answers take
+            hundredths of a second; with the default a hostile one is scored in less than 2 s in all.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -77,8 +80,9 @@ class ScoringSettings:
     ignore_edge_punct: bool = True
     ocr_mode: str = "error_rate"
     allow_code_execution: bool = False
+    code_seconds: float = 5.0
     render: bool = False
-    math_seconds: float = 4.0
+    math_seconds: float = 1.5
 
     def __post_init__(self) -> None:
         _one_of("extraction", self.extraction, ("strict", "lenient"))

@@ -25,6 +25,7 @@ from vrldata.tasks import (
 )
 from vrldata.tasks.coordinates import check_space
 from vrldata.tasks.extract import strict_answer
+from vrldata.tasks.killable import shared_limit
 from vrldata.tasks.reading import (
     Measured,
     Reading,
@@ -51,6 +52,7 @@ class Task:
         check_gold: record -> why the key cannot be compared with, where reading it is not enough; slower.
         child_module: what the type's child process serves (`killable`); empty where it needs none.
         judged: protocol `eval` leaves the verdict to a judge.
+        reads_more: `read_answer` accepts more of a tolerant record.
     """
 
     read_gold: Callable[[Record], Any]
@@ -59,6 +61,7 @@ class Task:
     check_gold: Callable[[Record], str | None] | None = None
     child_module: str = ""
     judged: bool = False
+    reads_more: bool = False
 
 
 TASKS: dict[str, Task] = {
@@ -67,23 +70,38 @@ TASKS: dict[str, Task] = {
     ),
     "numerical": Task(read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare),
     "regression": Task(
-        read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare_regression
+        read_gold=numbers.read_gold,
+        read_answer=numbers.read_answer,
+        compare=numbers.compare_regression,
+        reads_more=True,
     ),
     "boolean": Task(read_gold=boolean.read_gold, read_answer=boolean.read_answer, compare=boolean.compare),
     "temporal_grounding": Task(
-        read_gold=spans.read_gold, read_answer=spans.read_answer, compare=spans.compare
+        read_gold=spans.read_gold, read_answer=spans.read_answer, compare=spans.compare, reads_more=True
     ),
     "spatial_temporal_grounding": Task(
-        read_gold=tubes.read_tube_gold, read_answer=tubes.read_tube, compare=tubes.compare_tube
+        read_gold=tubes.read_tube_gold,
+        read_answer=tubes.read_tube,
+        compare=tubes.compare_tube,
+        reads_more=True,
     ),
     "spatial_grounding": Task(
-        read_gold=boxes.read_spatial_gold, read_answer=boxes.read_spatial, compare=boxes.compare_spatial
+        read_gold=boxes.read_spatial_gold,
+        read_answer=boxes.read_spatial,
+        compare=boxes.compare_spatial,
+        reads_more=True,
     ),
     "tracking": Task(
-        read_gold=boxes.read_tracking_gold, read_answer=boxes.read_tracking, compare=boxes.compare_tracking
+        read_gold=boxes.read_tracking_gold,
+        read_answer=boxes.read_tracking,
+        compare=boxes.compare_tracking,
+        reads_more=True,
     ),
     "segmentation": Task(
-        read_gold=tubes.read_mask_gold, read_answer=tubes.read_mask, compare=tubes.compare_mask
+        read_gold=tubes.read_mask_gold,
+        read_answer=tubes.read_mask,
+        compare=tubes.compare_mask,
+        reads_more=True,
     ),
     "open_ended": Task(
         read_gold=free_text.read_gold,
@@ -107,6 +125,7 @@ TASKS: dict[str, Task] = {
             read_answer=code.read_answer,
             compare=code.compare,
             child_module=code.CHILD_MODULE,
+            reads_more=True,
         )
         for name in ("svg_code", "html_code", "code")
     },
@@ -206,7 +225,8 @@ def score_record(record: Record, protocol: str = "train") -> Score:
         raise TaskError(
             f"unknown protocol {protocol!r}.{nearest(protocol, PROTOCOLS)} Known: {', '.join(PROTOCOLS)}."
         )
-    return rules(record)
+    with shared_limit():
+        return rules(record)
 
 
 def score_train(record: Record) -> Score:

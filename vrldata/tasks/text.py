@@ -6,7 +6,6 @@ import re
 import unicodedata
 
 _EDGES = " \t\r\n*`$\"'“”‘’«»「」『』\u200b\ufeff"
-_SPACES = re.compile(r"\s+")
 _CJK = (
     "\u3040-\u30ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # han
@@ -30,7 +29,7 @@ def nfkc(text: str) -> str:
 
 def collapse(text: str) -> str:
     """`text` with each run of white space as one blank, stripped."""
-    return _SPACES.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def clean(content: str) -> str:
@@ -41,6 +40,8 @@ def clean(content: str) -> str:
     """
     text = nfkc(content).strip(_EDGES)
     for _ in range(4):
+        if not text.endswith("}"):
+            break
         inner = _unbox(text).strip(_EDGES)
         if inner == text:
             break

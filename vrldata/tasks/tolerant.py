@@ -34,6 +34,8 @@ SIMULATED_DIMENSIONS = frozenset({"prediction_operation"})
 
 _OPENING = re.compile(r"<answer>", re.IGNORECASE | re.ASCII)
 _CLOSING = re.compile(r"</answer>", re.IGNORECASE | re.ASCII)
+# Choices are read by `read_prose` with phrases of their own; in code, "result =" concludes nothing.
+_WITHOUT_CONCLUSIONS = frozenset({"multiple_choice", "svg_code", "html_code", "code"})
 _BY_SENTENCE = frozenset({"numerical", "regression", "boolean", "temporal_grounding", "math"})
 
 
@@ -56,11 +58,15 @@ def score_eval(record: Record) -> Score:
         return unscored("needs_simulator", "the answer has to be simulated", extracted=free_answer(segment))
     if task.judged:
         return unscored("needs_judge", "free text needs a judge", extracted=free_answer(segment), form=1.0)
-    tolerant = replace(record, tolerant=True)
+    tolerant = replace(record, tolerant=True) if task.reads_more else record
     try:
-        reading, how = _first_reading(segment, tolerant, task, gold)
+        text, reading, how = _first_reading(segment, tolerant, task, gold)
         measured = task.compare(reading.value, gold, tolerant)
-        strict = _strict_accuracy(record, task, gold, reading, measured)
+        found = strict_answer(record.response, record.settings).text
+        if found == text and how == "tag" and not reading.how and not task.reads_more:
+            strict = measured.accuracy
+        else:
+            strict = _strict_accuracy(found, record, task, gold, reading, measured)
     except UnreadableAnswerError as error:
         status = "ambiguous" if error.ambiguous else "truncated" if cut else "unparsed"
         return _wrong(status, str(error))
@@ -85,7 +91,7 @@ def _wrong(status: str, reason: str) -> Score:
     return Score(accuracy=0.0, format=0.0, overall=0.0, status=status, reason=reason, strict=0.0)
 
 
-def candidates(segment: str) -> Iterator[tuple[str, str]]:
+def candidates(segment: str, *, conclusions: bool = True) -> Iterator[tuple[str, str]]:
     """(text, rule) of what may be the answer, best first; the whole text is last."""
     tagged = tag_content(segment)
     if tagged:
@@ -94,8 +100,9 @@ def candidates(segment: str) -> Iterator[tuple[str, str]]:
     boxed = last_boxed(segment)
     if boxed and boxed.strip():
         yield boxed.strip(), "boxed"
-    for statement in concluding_statements(nfkc(segment))[:4]:
-        yield statement, "conclusion"
+    if conclusions:
+        for statement in concluding_statements(nfkc(segment))[:4]:
+            yield statement, "conclusion"
     yield segment.strip(), "whole"
 
 
@@ -110,13 +117,12 @@ def tag_content(segment: str) -> str | None:
     return None
 
 
-def _first_reading(segment: str, record: Record, task: Task, gold: Any) -> tuple[Reading, str]:
+def _first_reading(segment: str, record: Record, task: Task, gold: Any) -> tuple[str, Reading, str]:
+    """The candidate that can be read first, what it says, and the rule that found it."""
     last_error = UnreadableAnswerError("nothing to read")
-    for text, how in candidates(segment):
-        if record.problem_type == "multiple_choice" and how == "conclusion":
-            continue  # read_prose reads these with its own phrases
+    for text, how in candidates(segment, conclusions=record.problem_type not in _WITHOUT_CONCLUSIONS):
         try:
-            return _read(text, how, record, task, gold), how
+            return text, _read(text, how, record, task, gold), how
         except UnreadableAnswerError as error:
             if error.ambiguous:
                 raise
@@ -149,13 +155,14 @@ def free_answer(segment: str) -> str:
     return clean(text) if how != "whole" else text
 
 
-def _strict_accuracy(record: Record, task: Task, gold: Any, reading: Reading, measured: Measured) -> float:
-    """Accuracy under protocol `train`: 0 where that finds no answer."""
-    found = strict_answer(record.response, record.settings)
-    if found.text is None:
+def _strict_accuracy(
+    found: str | None, record: Record, task: Task, gold: Any, reading: Reading, measured: Measured
+) -> float:
+    """Accuracy under protocol `train`, which found this text; 0 where it found none."""
+    if found is None:
         return 0.0
     try:
-        strict = task.read_answer(found.text, record, gold)
+        strict = task.read_answer(found, record, gold)
     except UnreadableAnswerError:
         return 0.0
     if strict.value == reading.value:

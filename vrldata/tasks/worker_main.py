@@ -1,7 +1,8 @@
-"""Program of a scorer's child process: `python -m vrldata.tasks.worker_main MODULE MEMORY_BYTES`.
+"""Program of a scorer's child process: `python -m vrldata.tasks.worker_main MODULE MEMORY_BYTES SOCKET`.
 
-Reads one JSON request a line from standard input and writes one JSON reply a line to standard output, in
-order. Ends when standard input does.
+Imports the module, says so on the socket, and then answers each message there, which brings two pipes, with
+a fork of itself. A fork reads one JSON request a line from the first pipe and writes one JSON reply a line
+to the second, in order; it ends when the first does. This process ends with its socket.
 """
 
 from __future__ import annotations
@@ -11,28 +12,46 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
+from types import ModuleType
 
 
-def main(module_name: str, memory_bytes: int) -> None:
-    """Serve `handle` of a module until standard input ends."""
+def main(module_name: str, memory_bytes: int, control: socket.socket) -> None:
+    """Make forks that serve `handle` of a module, until the socket closes."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What a library prints must not end up between two replies.
-    replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
     module = importlib.import_module(module_name)
-    replies.write(json.dumps({"missing": module.missing_library()}).encode() + b"\n")
-    for line in sys.stdin.buffer:
-        message = json.loads(line)
-        # The parent kills a late child. Should the parent be gone, this timer ends it after as much CPU
-        # time: its signal needs no Python to run.
-        signal.setitimer(signal.ITIMER_PROF, 2 * message["limit"] + 1)
-        reply = module.handle(message["request"])
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        replies.write(json.dumps(reply).encode() + b"\n")
+    control.send(json.dumps({"missing": module.missing_library()}).encode())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave nothing to wait for
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 16, 2)
+        if not message:
+            return
+        child = os.fork()
+        if child == 0:
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            serve(module, *descriptors)
+            os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(json.dumps({"child": child}).encode())
+
+
+def serve(module: ModuleType, requests: int, replies: int) -> None:
+    """Answer the requests of one pipe on another until the first ends."""
+    with os.fdopen(requests, "rb") as lines, os.fdopen(replies, "wb", buffering=0) as answers:
+        for line in lines:
+            message = json.loads(line)
+            # The client kills a late child. Should the client be gone, this timer ends it after as much CPU
+            # time: its signal needs no Python to run.
+            signal.setitimer(signal.ITIMER_PROF, 2 * message["limit"] + 1)
+            reply = module.handle(message["request"])
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            answers.write(json.dumps(reply).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3])))
