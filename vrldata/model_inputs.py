@@ -88,6 +88,21 @@ def processor_media(clips: Sequence[Clip]) -> dict[str, Any]:
     return media
 
 
+def normalises_alike(processor: Any) -> bool:
+    """True when a processor of transformers normalises images and videos by the same mean and deviation.
+
+    vLLM, where it normalises on the device, takes the image processor's figures for videos as well; switch
+    that off (`mm_device_do_normalize=False`) for a model whose two processors differ.
+    """
+    images, videos = getattr(processor, "image_processor", None), getattr(processor, "video_processor", None)
+    if images is None or videos is None:
+        return True
+    return all(
+        list(getattr(images, name, None) or ()) == list(getattr(videos, name, None) or ())
+        for name in ("image_mean", "image_std")
+    )
+
+
 def num_visual_tokens(clips: Sequence[Clip]) -> int:
     """Tokens that the clips take in the prompt of a Qwen-VL model, timestamps and markers not counted.
 

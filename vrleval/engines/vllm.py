@@ -10,7 +10,12 @@ import zlib
 from typing import Any
 
 from vrldata.errors import RolloutError
-from vrldata.model_inputs import MM_PROCESSOR_KWARGS, chat_messages, vllm_multi_modal_data
+from vrldata.model_inputs import (
+    MM_PROCESSOR_KWARGS,
+    chat_messages,
+    normalises_alike,
+    vllm_multi_modal_data,
+)
 from vrleval.engines.types import EngineSettings, Request, RequestError, Response
 from vrleval.model import (
     ModelFacts,
@@ -66,8 +71,7 @@ class VllmEngine:
         }
         if settings.max_model_len:
             arguments["max_model_len"] = settings.max_model_len
-        if not _normalises_alike(self._processor):
-            # on the device vLLM normalises videos by the image processor's figures
+        if not normalises_alike(self._processor):
             arguments["mm_device_do_normalize"] = False
         if self._on_cpu:
             arguments.update(enforce_eager=True, block_size=32)
@@ -157,17 +161,6 @@ def _cuda_is_there() -> bool:
     except ImportError as error:
         raise import_failure("torch", "eval", "--engine vllm", error) from error
     return bool(torch.cuda.is_available())
-
-
-def _normalises_alike(processor: Any) -> bool:
-    """Whether images and videos are normalised by the same mean and standard deviation."""
-    images, videos = getattr(processor, "image_processor", None), getattr(processor, "video_processor", None)
-    if images is None or videos is None:
-        return True
-    return all(
-        list(getattr(images, name, None) or ()) == list(getattr(videos, name, None) or ())
-        for name in ("image_mean", "image_std")
-    )
 
 
 def _set_environment(on_cpu: bool) -> None:
