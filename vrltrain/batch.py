@@ -96,20 +96,28 @@ def batch_advantages(
     *,
     token_level_rewards: Tensor,
     ema: EmaTaskStats,
+    values: Tensor | None = None,
 ) -> AdvantageResult:
     """Advantages of the whole batch by the configured estimator.
 
     Args:
         token_level_rewards: (B, T), with the KL penalty where that is part of the reward.
         ema: statistics of `ema_grpo`, updated here.
+        values: (B, T) of the critic, for `gae`.
     """
     options = _estimator_options(config, batch, groups, ema)
+    valid = batch.valid
+    if values is not None:
+        options |= {"values": values, "gamma": config.advantage.gamma, "lam": config.advantage.lam}
+        options["whiten"] = config.advantage.whiten
+        # stored trajectories enter by `sft`, which takes no advantage: keep them out of the whitening
+        valid = valid & (batch.offline_row == 0)
     return compute_advantages(
         config.adv_estimator,
         response_mask=batch.response_mask,
         token_level_rewards=token_level_rewards,
         uid=[groups[number].uid for number, _ in batch.rows],
-        valid=batch.valid,
+        valid=valid,
         **options,
     )
 

@@ -4,12 +4,14 @@ checkpoints/step_N/
   model/                   the policy in the format of transformers, ready to load or export
   optimizer.safetensors    moments of AdamW by weight
   reference.safetensors    only where the reference moves
+  critic.safetensors       weights of the value model, and critic_optimizer.safetensors, where there is one
   trajectories.jsonl       rollouts that were due to be stored with this checkpoint
   state.json               step, cursor of the data, KL coefficient, pending groups, config, …
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -19,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrldata.config import BaseConfig, validate_config
 from vrldata.errors import ConfigError
 from vrltrain.files import publish_folder, read_lines, write_json, write_lines
 
@@ -55,17 +58,18 @@ def save_checkpoint(
     model_config: Any,
     weights: Mapping[str, Tensor],
     optimizer: Mapping[str, Tensor],
-    reference: Mapping[str, Tensor] | None,
     trajectories: Sequence[Trajectory],
     state: Mapping[str, Any],
     keep: int,
+    others: Mapping[str, Mapping[str, Tensor]] | None = None,
 ) -> Path:
     """Write a checkpoint, then drop the oldest ones so that `keep` are left.
 
     Args:
         model_config: of transformers, saved with the weights.
-        weights, optimizer, reference: whole tensors by name.
+        weights, optimizer: whole tensors by name.
         state: plain values.
+        others: further tensors by name, by the name of their file.
     """
     from safetensors.torch import save_file
 
@@ -78,8 +82,8 @@ def save_checkpoint(
     (partial / "model").mkdir(parents=True)
     save_model_folder(partial / "model", encoder=encoder, model_config=model_config, weights=weights)
     save_file(_plain(optimizer), partial / "optimizer.safetensors")
-    if reference is not None:
-        save_file(_plain(reference), partial / "reference.safetensors")
+    for name, tensors in (others or {}).items():
+        save_file(_plain(tensors), partial / f"{name}.safetensors")
     write_lines(partial / "trajectories.jsonl", (trajectory_to_json(one) for one in trajectories))
     write_json(partial / "state.json", dict(state))
     publish_folder(partial, target)
@@ -123,13 +127,17 @@ def load_trajectories(folder: Path) -> list[Trajectory]:
     return [trajectory_from_json(row) for row in read_lines(folder / "trajectories.jsonl")]
 
 
-def check_same_config(saved: Mapping[str, Any], now: Mapping[str, Any], *, free: Sequence[str]) -> None:
+def check_same_config(saved: Mapping[str, Any], now: BaseConfig, *, free: Sequence[str]) -> None:
     """A run goes on only with the config that it began with, but for the keys in `free`.
+
+    A key that the version which saved it did not know had the effect of its default.
 
     Raises:
         ConfigError: names each key that changed.
     """
-    before, after = _flat(saved), _flat(now)
+    with contextlib.suppress(ConfigError):  # a key of old that is no more is shown as a change
+        saved = validate_config(type(now), saved, source="checkpoint").model_dump(mode="json")
+    before, after = _flat(saved), _flat(now.model_dump(mode="json"))
     changed = [
         f"{name} was {before.get(name)!r} and is {after.get(name)!r}"
         for name in sorted({*before, *after})

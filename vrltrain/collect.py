@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING
 
 from vrldata.errors import RolloutError
 from vrltrain.configs import RunConfig
+from vrltrain.corrections import fresh_rows, staleness_counts
 from vrltrain.filters import DynamicSampling, success_threshold
 from vrltrain.inputs import Prompt, PromptEncoder
-from vrltrain.mixing import GroupPlan, OfflineRow, choose_offline, gate_opens, plan_group, rows_to_replace
+from vrltrain.mixing import (
+    GroupPlan,
+    OfflineRow,
+    choose_offline,
+    gate_opens,
+    mix_metrics,
+    plan_group,
+    rows_to_replace,
+)
 from vrltrain.offline import OfflinePool
 from vrltrain.prompts import PromptStream, load_prompt
 from vrltrain.rewards import Reward, group_accuracy, reward_metrics
@@ -72,8 +81,12 @@ class Collector:
             max_tries=chosen.max_tries,
         )
 
-    def collect(self, step: int, timings: Timings) -> Collected:
+    def collect(self, step: int, version: int, timings: Timings) -> Collected:
         """The groups of one step, counted from 1.
+
+        Args:
+            version: of the policy that will train on them, in updates; decides which left-over groups of
+                dynamic sampling are too old.
 
         Raises:
             RolloutError: more than `max_failed_share` of the samples failed.
@@ -83,6 +96,7 @@ class Collector:
         generated: list[RolloutGroup] = []
         failures: list[Failure] = []
         drawn = 0
+        dropped = self._drop_stale(version)
         self.dynamic.start_step()
         while True:
             missing = wanted - len(self.dynamic.pending)
@@ -100,9 +114,22 @@ class Collector:
         self.offline.remember(generated)
         taken = self.dynamic.take(wanted)
         metrics = self._metrics(generated, failures, drawn)
+        if self._config.algorithm.max_staleness > 0:
+            ages = staleness_counts([group_version(group) for group in taken], version)
+            metrics |= {f"staleness/groups_{age}": float(count) for age, count in ages.items()}
+            metrics["staleness/dropped_groups"] = float(dropped)
         if filtered:
             metrics |= self.dynamic.metrics()
         return Collected(groups=taken, generated=generated, failures=failures, metrics=metrics)
+
+    def _drop_stale(self, version: int) -> int:
+        """Forget pending groups older than `max_staleness` updates; how many there were."""
+        limit, pending = self._config.algorithm.max_staleness, self.dynamic.pending
+        if limit == 0:
+            return 0
+        fresh = fresh_rows([group_version(group) for group in pending], version, limit)
+        self.dynamic.pending = [group for group, kept in zip(pending, fresh.tolist(), strict=True) if kept]
+        return len(pending) - len(self.dynamic.pending)
 
     def _draw(self, count: int, failures: list[Failure], timings: Timings) -> list[Prompt]:
         start = time.perf_counter()
@@ -310,8 +337,13 @@ class Collector:
         for stage in sorted({failure.stage for failure in failures}):
             metrics[f"data/failed_{stage}"] = float(sum(one.stage == stage for one in failures))
         if self._config.algorithm.mix.on:
-            metrics["mix/offline_row_share"] = (len(rows) - len(online)) / max(len(rows), 1)
+            metrics |= mix_metrics([(rollout, reward) for _, rollout, reward in rows])
         return metrics | self.offline.metrics()
+
+
+def group_version(group: RolloutGroup) -> int:
+    """Of the oldest policy that wrote one of its rollouts."""
+    return min(rollout.policy_version for rollout in group.rollouts if rollout.source == "rollout")
 
 
 def _values(reward: Reward) -> dict[str, float | None]:

@@ -28,6 +28,25 @@ class ModelConfig(BaseConfig):
     """Leave the vision tower as it is."""
 
 
+class CurriculumConfig(BaseConfig):
+    """Questions by `pass_rate`, from easy to hard (`vrltrain run`)."""
+
+    by: Literal["none", "order", "weights"] = "none"
+    """`order`: each epoch from easy to hard; `weights`: questions drawn around a pass rate that falls."""
+    buckets: int = Field(default=5, ge=1)
+    """order: classes of pass rate, each in random order."""
+    num_samples: int = Field(default=10000, ge=1)
+    """weights: questions over which the pass rate moves from `start` to `end`."""
+    start: float = Field(default=0.8, ge=0, le=1)
+    """weights: pass rate of the questions drawn most often at first."""
+    end: float = Field(default=0.3, ge=0, le=1)
+    """weights: the same at the end, and from then on."""
+    width: float = Field(default=0.25, gt=0)
+    """weights: distance from it, as a standard deviation."""
+    floor: float = Field(default=0.05, gt=0, le=1)
+    """weights: least weight of a question; the most likely ones have 1."""
+
+
 class DataConfig(BaseConfig):
     """Where questions come from."""
 
@@ -37,6 +56,8 @@ class DataConfig(BaseConfig):
     """URI of the validation questions; null switches validation off."""
     shuffle: bool = True
     """New order each epoch, from the seed; false keeps the stored order."""
+    curriculum: CurriculumConfig = CurriculumConfig()
+    """Order by pass rate in place of `shuffle`; `reader` plays no part then."""
     template: str | None = None
     """Prompt template file (.jinja) in place of those of the problem types."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
@@ -123,6 +144,17 @@ class UpdateConfig(BaseConfig):
         return self.mini_batches == 1 and self.epochs == 1
 
 
+class CriticConfig(BaseConfig):
+    """The value model of `algorithm.adv_estimator: gae`; it takes precision and attention from `model`."""
+
+    path: str | None = None
+    """Model that the critic starts from; null takes `model.path`. Its head starts at the value 0."""
+    optim: OptimConfig = OptimConfig(lr=1e-5)
+    """Its optimizer."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """First rollout batches, on which the critic alone learns."""
+
+
 class ValidationConfig(BaseConfig):
     """Validation on `data.val`."""
 
@@ -168,6 +200,8 @@ class RunConfig(BaseConfig):
     """The optimizer."""
     update: UpdateConfig = UpdateConfig()
     """From rollouts to optimizer steps."""
+    critic: CriticConfig = CriticConfig()
+    """The value model, where the advantages need one."""
     validation: ValidationConfig = ValidationConfig()
     """Validation."""
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -199,23 +233,21 @@ class RunConfig(BaseConfig):
                 f"rollout.max_tokens ({rollout.max_tokens}) must be below rollout.max_model_len "
                 f"({rollout.max_model_len}), which the prompt shares"
             )
-        if algorithm.needs_critic:
+        if not algorithm.needs_critic and self.critic != CriticConfig():
             raise ValueError(
-                "algorithm.adv_estimator: gae needs a value model, which this trainer does not train: "
-                "choose grpo, rloo or another estimator without a critic"
+                f"critic is set, but algorithm.adv_estimator: {algorithm.adv_estimator} has no critic: set "
+                "adv_estimator: gae, or leave critic out"
             )
-        if algorithm.kl_kind == "full" and algorithm.kl_in != "none":
+        if self.critic.warmup_steps >= self.steps:
             raise ValueError(
-                "algorithm.kl_kind: full needs the logits of both models, and this trainer keeps the "
-                "log-probabilities of sampled tokens alone: choose low_var_kl"
+                f"critic.warmup_steps ({self.critic.warmup_steps}) must be below steps ({self.steps}): the "
+                "policy would never learn"
             )
         if self.update.mini_batches > self.prompts_per_step * rollout.n:
             raise ValueError(
                 f"update.mini_batches ({self.update.mini_batches}) exceeds the rows of a step "
                 f"({self.prompts_per_step * rollout.n})"
             )
-        if algorithm.max_staleness > 0:
-            raise ValueError("algorithm.max_staleness must be 0: rollouts and updates take turns here")
         return self
 
 

@@ -237,7 +237,7 @@ class AlgorithmConfig(BaseConfig):
     kl_in: Literal["none", "reward", "loss"] = "none"
     """Where the KL to the reference model enters; `none` needs no reference model."""
     kl_kind: Literal["kl", "abs", "mse", "low_var_kl", "full", "k1", "k2", "k3"] = "low_var_kl"
-    """Estimator of the KL."""
+    """Estimator of the KL; `full` sums over the vocabulary, works with kl_in: loss, and is slower."""
     kl_coef: float = Field(default=0.0, ge=0)
     """Coefficient of the KL term at the start."""
     kl_grad: Literal["same", "k2"] = "same"
@@ -251,7 +251,9 @@ class AlgorithmConfig(BaseConfig):
     cliprange_value: float = Field(default=0.5, gt=0)
     """gae: clip range of the value loss."""
     max_staleness: int = Field(default=0, ge=0)
-    """Updates that a rollout may be older than the policy that trains on it; 0 is synchronous."""
+    """Updates that a rollout may be older than the policy that trains on it. 0: rollouts and updates take
+    turns. From 1 on the next batch is written during the update, and groups that are older are dropped.
+    """
     correction: CorrectionConfig = CorrectionConfig()
     """Correction for the gap between engine and trainer."""
     filter: FilterConfig = FilterConfig()
@@ -265,6 +267,11 @@ class AlgorithmConfig(BaseConfig):
     def needs_reference(self) -> bool:
         """True when log-probabilities of a reference model are needed."""
         return self.kl_in != "none"
+
+    @property
+    def needs_ref_log_probs(self) -> bool:
+        """True when those of the sampled tokens are needed; the full KL compares whole distributions."""
+        return self.needs_reference and (self.kl_kind != "full" or self.kl_grad == "k2")
 
     @property
     def needs_critic(self) -> bool:

@@ -91,14 +91,14 @@ def process_group() -> Iterator[Ranks]:
 
 
 def shard(policy: nn.Module, ranks: Ranks, *, dtype: torch.dtype) -> nn.Module:
-    """Shard the policy over the ranks: each decoder layer, each vision block, and the rest as one unit.
+    """Shard a policy or a critic over the ranks: each decoder layer, each vision block, the rest as one unit.
 
     Weights and gradient sums stay float32; the computation runs in `dtype`.
     """
     if ranks.world_size == 1:
         return policy
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(ranks.device.type, (ranks.world_size,))
     precision = MixedPrecisionPolicy()
@@ -108,6 +108,8 @@ def shard(policy: nn.Module, ranks: Ranks, *, dtype: torch.dtype) -> nn.Module:
     for unit in (*backbone.language_model.layers, *backbone.visual.blocks):  # type: ignore[union-attr, misc]
         fully_shard(unit, mesh=mesh, mp_policy=precision)
     fully_shard(policy, mesh=mesh, mp_policy=precision)
+    if hasattr(policy, "response_states"):  # weights are gathered for this method as for the forward pass
+        register_fsdp_forward_method(policy, "response_states")
     return policy
 
 

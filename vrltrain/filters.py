@@ -1,13 +1,11 @@
-"""Which groups and samples carry signal: dynamic sampling, pass rates, curriculum. No torch.
+"""Which groups carry signal: the rules, and dynamic sampling by them. No torch.
 
-Dynamic sampling looks at groups that were just generated; the pass rate is a column of the dataset that
-was written by an earlier sampling run, so that a cut by it is a plain predicate.
+They look at groups that were just generated. The pass rate of earlier responses is a column of the dataset:
+a cut by it is a predicate of `data.train`, an order by it is `curriculum`.
 """
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -140,69 +138,3 @@ def success_threshold(problem_type: str, threshold: float | None = None) -> floa
     if threshold is not None:
         return threshold
     return 1.0 if problem_type in ZERO_ONE_TYPES else 0.5
-
-
-def pass_rate(
-    accuracies: Sequence[float | None], problem_type: str, threshold: float | None = None
-) -> tuple[float | None, int]:
-    """(share of right responses, number of scored responses); the share is None where none could be scored.
-
-    >>> pass_rate([1.0, 0.0, None, 1.0], "multiple_choice")
-    (0.6666666666666666, 3)
-    """
-    scored = [accuracy for accuracy in accuracies if accuracy is not None]
-    if not scored:
-        return None, 0
-    least = success_threshold(problem_type, threshold)
-    return sum(accuracy >= least - 1e-9 for accuracy in scored) / len(scored), len(scored)
-
-
-def pass_rate_predicate(low: float = 0.0, high: float = 1.0, *, keep_unknown: bool = False) -> str:
-    """Predicate of a dataset URI or filter that keeps samples with low < pass_rate < high.
-
-    >>> pass_rate_predicate()
-    'pass_rate > 0.0 AND pass_rate < 1.0'
-    """
-    if not 0 <= low < high <= 1:
-        raise ConfigError(f"pass rate bounds: need 0 <= low < high <= 1, found low {low} and high {high}")
-    inside = f"pass_rate > {float(low)!r} AND pass_rate < {float(high)!r}"
-    return f"(({inside}) OR pass_rate IS NULL)" if keep_unknown else inside
-
-
-def curriculum_order(pass_rates: Sequence[float | None], *, seed: int, buckets: int = 5) -> list[int]:
-    """Row numbers from easy (high pass rate) to hard, shuffled inside each of `buckets` equal classes of
-    pass rate.
-
-    Rows of unknown pass rate are spread evenly over the whole order. The same seed gives the same order.
-    """
-    generator = random.Random(seed)
-    position: list[tuple[float, float, int]] = []
-    for row, rate in enumerate(pass_rates):
-        easiness = generator.random() if rate is None else min(max(rate, 0.0), 1.0)
-        bucket = min(int(easiness * buckets), buckets - 1)
-        position.append((-bucket, generator.random(), row))
-    return [row for _, _, row in sorted(position)]
-
-
-def curriculum_weights(
-    pass_rates: Sequence[float | None],
-    progress: float,
-    *,
-    start: float = 0.8,
-    end: float = 0.3,
-    width: float = 0.25,
-    floor: float = 0.05,
-) -> list[float]:
-    """Sampling weight of each row when training has come to `progress` (0 to 1).
-
-    A bell of `width` around a target pass rate that moves from `start` (easy) to `end` (hard), never below
-    `floor`; a row of unknown pass rate gets the mean of the others.
-    """
-    target = start + (end - start) * min(max(progress, 0.0), 1.0)
-    bells = [
-        None if rate is None else max(math.exp(-0.5 * ((rate - target) / width) ** 2), floor)
-        for rate in pass_rates
-    ]
-    known = [bell for bell in bells if bell is not None]
-    typical = sum(known) / len(known) if known else 1.0
-    return [typical if bell is None else bell for bell in bells]

@@ -67,8 +67,11 @@ def kl_divergence(
     difference = log_probs - ref_log_probs
     if kind != "full":
         value = _sampled_kl(difference, kind)
-    if gradient != "k2":
-        return value
+    return value if gradient != "k2" else with_k2_gradient(value, difference)
+
+
+def with_k2_gradient(value: Tensor, difference: Tensor) -> Tensor:
+    """`value` with the gradient of d^2 / 2 of the sampled token, d = `difference`; both (B, T)."""
     surrogate = 0.5 * difference**2
     return value.detach() + surrogate - surrogate.detach()
 
@@ -97,13 +100,18 @@ def full_kl(
     for start in range(0, rows.shape[0], chunk_tokens):
         chunk = rows[start : start + chunk_tokens], ref_rows[start : start + chunk_tokens]
         if torch.is_grad_enabled() and logits.requires_grad:
-            parts.append(checkpoint(_chunk_kl, *chunk, temperature, use_reentrant=False))
+            parts.append(checkpoint(vocabulary_kl, *chunk, temperature, use_reentrant=False))
         else:
-            parts.append(_chunk_kl(*chunk, temperature))
+            parts.append(vocabulary_kl(*chunk, temperature))
     return torch.cat(parts).reshape(logits.shape[:-1])
 
 
-def _chunk_kl(logits: Tensor, ref_logits: Tensor, temperature: float) -> Tensor:
+def vocabulary_kl(logits: Tensor, ref_logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """sum_v p_v (ln p_v - ln q_v), all at once: what `full_kl` and the policy do for one chunk.
+
+    Args:
+        logits, ref_logits: (…, V); 16-bit logits are computed in float32.
+    """
     wide = logits if logits.dtype == torch.float64 else logits.float()
     log_p = torch.log_softmax(wide / temperature, dim=-1)
     log_q = torch.log_softmax(ref_logits.to(wide.dtype) / temperature, dim=-1)

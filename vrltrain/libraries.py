@@ -1,32 +1,13 @@
-"""How vrltrain treats the libraries that it runs on: a clear error when one is missing, and less noise."""
+"""Keeps the libraries that vrltrain runs on quiet. A missing one is reported by `vrldata.command_line`."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import warnings
 
-from vrldata.errors import missing_extra
-
-
-def require(library: str, extra: str, purpose: str) -> None:
-    """Raise one line that names the extra unless `library` is installed.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
-    if importlib.util.find_spec(library) is None:
-        raise missing_extra(library, extra, purpose)
-
 
 def quiet_libraries() -> None:
-    """Switch off the progress bars and hints of transformers; vrltrain shows its own progress.
-
-    Raises:
-        MissingExtraError: torch or transformers is not installed.
-    """
-    require("torch", "train", "vrltrain")
-    require("transformers", "train", "vrltrain")
+    """Switch off the progress bars and hints of transformers; vrltrain shows its own progress."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()

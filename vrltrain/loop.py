@@ -68,7 +68,9 @@ def train(config: RunConfig, *, resume: bool = False, command: str = "vrltrain r
                 if collected.groups:
                     batch = train_batch(collected.groups)
                     encode = session.encode_of(collected.groups)
+                    session.start_ahead(step + 1)
                     figures |= update(session.learner, batch, collected.groups, encode, timings)
+                    session.wait_ahead(timings)
                     _sync(session, step, timings)
 
                 session.step = step
@@ -89,7 +91,7 @@ def train(config: RunConfig, *, resume: bool = False, command: str = "vrltrain r
 
 
 def _collect(session: Session, step: int, timings: Timings) -> Collected:
-    return session.collector.collect(step, timings)
+    return session.ahead.take(step, session.engine.policy_version, timings)
 
 
 def _sync(session: Session, step: int, timings: Timings) -> None:

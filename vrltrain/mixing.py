@@ -8,7 +8,6 @@ of `MixConfig`.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,8 @@ from vrltrain.algorithms import compute_advantages
 from vrltrain.configs_algorithm import MixConfig
 from vrltrain.filters import success_threshold
 from vrltrain.response_mask import mask_from_turns
+from vrltrain.rewards import Reward
+from vrltrain.types import Rollout
 
 GATED = ("below", "no_success")
 """Values of `MixConfig.when` that look at the online rewards of the group first."""
@@ -279,20 +280,18 @@ def mixed_policy_group(
     )
 
 
-def mix_metrics(
-    used: Sequence[OfflineRow], rejections: Sequence[OfflineRejection], *, num_rows: int
-) -> dict[str, float]:
-    """Share, reward and accuracy of the stored rows of a batch, and the number left out, by reason."""
-    metrics = {
-        "mix/row_share": len(used) / num_rows if num_rows else 0.0,
-        "mix/rejected": float(len(rejections)),
-    }
-    if used:
-        metrics["mix/reward_mean"] = sum(row.reward for row in used) / len(used)
-        metrics["mix/accuracy_mean"] = sum(row.accuracy for row in used) / len(used)
-        metrics["mix/tokens_mean"] = sum(len(row.token_ids) for row in used) / len(used)
-    for reason, count in sorted(Counter(rejection.reason for rejection in rejections).items()):
-        metrics[f"mix/rejected_{reason}"] = float(count)
+def mix_metrics(rows: Sequence[tuple[Rollout, Reward]]) -> dict[str, float]:
+    """Share of the stored rows among all rows of a batch, and their mean reward, accuracy and length."""
+    stored = [(rollout, reward) for rollout, reward in rows if rollout.source == "offline"]
+    metrics = {"mix/offline_row_share": len(stored) / max(len(rows), 1)}
+    if stored:
+        rewards = [reward.overall for _, reward in stored if reward.overall is not None]
+        accuracies = [
+            reward.components["accuracy"] for _, reward in stored if "accuracy" in reward.components
+        ]
+        metrics["mix/tokens_mean"] = sum(len(rollout.token_ids) for rollout, _ in stored) / len(stored)
+        metrics["mix/reward_mean"] = sum(rewards) / max(len(rewards), 1)
+        metrics["mix/accuracy_mean"] = sum(accuracies) / max(len(accuracies), 1)
     return metrics
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vrltrain.aggregation import GlobalCounts, aggregate, token_average
 from vrltrain.configs import RunConfig
-from vrltrain.kl import kl_divergence, mean_kl
+from vrltrain.kl import kl_divergence, mean_kl, with_k2_gradient
 from vrltrain.losses import LossResult, policy_loss
 
 
@@ -25,7 +25,7 @@ class Targets:
         mask: int64, the tokens that count.
         advantages: one number a token.
         old_log_probs: before the update; None where the update is on-policy and they are current.
-        ref_log_probs: of the reference model; None without one.
+        ref_log_probs: of the reference model; None without one, and where the KL is over the vocabulary.
         weights: importance weights against the engine; None for none.
         behaviour_log_probs: of the policy that wrote the row; NaN where unknown.
         offline_row: int64 (B,), 1 for stored trajectories.
@@ -54,6 +54,7 @@ def micro_batch_loss(
     entropy: Tensor,
     counts: GlobalCounts,
     kl_coef: float,
+    full_kl: Tensor | None = None,
 ) -> LossResult:
     """The part of the loss, and of its figures, that these rows contribute.
 
@@ -62,6 +63,7 @@ def micro_batch_loss(
         log_probs, entropy: float32 (b, t) of the policy, with gradient.
         counts: of the whole mini-batch.
         kl_coef: coefficient of the KL term now.
+        full_kl: float32 (b, t), with gradient: of `kl_kind: full`.
     """
     algorithm, device, chosen = config.algorithm, log_probs.device, list(rows)
 
@@ -80,10 +82,13 @@ def micro_batch_loss(
     figures["update/entropy"] = token_average(entropy, mask, counts.num_tokens)
     if algorithm.entropy_coef:
         loss = loss - algorithm.entropy_coef * average(entropy)
-    if targets.ref_log_probs is not None and algorithm.kl_in == "loss":
-        kl = kl_divergence(
-            log_probs, cut(targets.ref_log_probs), kind=algorithm.kl_kind, gradient=algorithm.kl_grad
-        )
+    reference = None if targets.ref_log_probs is None else cut(targets.ref_log_probs)
+    kl = full_kl
+    if kl is None and reference is not None and algorithm.kl_in == "loss":
+        kl = kl_divergence(log_probs, reference, kind=algorithm.kl_kind, gradient=algorithm.kl_grad)
+    elif kl is not None and reference is not None:
+        kl = with_k2_gradient(kl, log_probs - reference)
+    if kl is not None:
         loss = loss + kl_coef * average(kl)
         some_token = float((mask != 0).any(-1).sum())
         figures["kl/mean"] = mean_kl(kl, mask) * some_token / max(counts.num_rows, 1.0)

@@ -51,10 +51,19 @@ def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
 
 
 def optimizer_step(
-    policy: nn.Module, optimizer: torch.optim.Optimizer, *, lr: float, max_grad_norm: float
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    lr: float,
+    max_grad_norm: float,
+    prefix: str = "update",
 ) -> dict[str, float]:
-    """Clip the gradients, step, and clear them. A gradient that is not finite is dropped and counted."""
-    norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
+    """Clip the gradients, step, and clear them. A gradient that is not finite is dropped and counted.
+
+    Args:
+        prefix: of the names of the figures.
+    """
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
     grad_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
     for group in optimizer.param_groups:
         group["lr"] = lr
@@ -62,7 +71,11 @@ def optimizer_step(
     if finite:
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {"update/grad_norm": grad_norm, "update/lr": lr, "update/skipped_steps": float(not finite)}
+    return {
+        f"{prefix}/grad_norm": grad_norm,
+        f"{prefix}/lr": lr,
+        f"{prefix}/skipped_steps": float(not finite),
+    }
 
 
 def optimizer_tensors(

@@ -30,7 +30,7 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
     rows = config.prompts_per_step * config.rollout.n
     parameters = _num_parameters(config.model.path)
     longest = max(tokens, default=0) + config.rollout.max_tokens
-    copies = 1 + int(config.algorithm.needs_reference) * 4 / ADAM_BYTES
+    copies = 1 + int(config.algorithm.needs_reference) * 4 / ADAM_BYTES + int(config.algorithm.needs_critic)
     vocabulary, hidden = _vocabulary_and_hidden(config.model.path)
     return {
         "config": config.model_dump(mode="json"),

@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vrldata.errors import ConfigError
 from vrltrain.inputs import LOGIT_BIAS
+from vrltrain.kl import vocabulary_kl
 from vrltrain.losses import log_probs_and_entropy
 from vrltrain.vision import blank_picture, picture_features
 
@@ -64,6 +66,19 @@ class ModelBatch:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceStates:
+    """What gives the reference model's logits of a micro-batch, chunk by chunk.
+
+    Attributes:
+        hidden: (B, R, H), the states that predict the response tokens.
+        head: (V, H), whole on every rank.
+    """
+
+    hidden: Tensor
+    head: Tensor
+
+
 class Policy(nn.Module):
     """A vision-language model whose forward pass gives what policy losses need.
 
@@ -79,57 +94,85 @@ class Policy(nn.Module):
         self.media_token_ids = tuple(media_token_ids)
         self.autocast = autocast
 
-    def forward(self, batch: ModelBatch, *, run_vision: bool = False) -> tuple[Tensor, Tensor]:
-        """(log_probs, entropy) of the response tokens, both float32 (B, R).
+    def forward(
+        self, batch: ModelBatch, *, run_vision: bool = False, reference: ReferenceStates | None = None
+    ) -> tuple[Tensor, ...]:
+        """(log_probs, entropy) of the response tokens, both float32 (B, R); with `reference` also the KL to
+        it over the whole vocabulary, float32 (B, R).
 
         Args:
             batch: on the model's device.
-            run_vision: send one blank picture through the vision tower when the batch has no media, so
-                that every rank runs the same modules (their weights are gathered together).
+            run_vision: see `response_states`.
+            reference: of the same batch.
         """
+        shape, device = batch.response_ids.shape, batch.input_ids.device.type
+        with torch.autocast(device, dtype=self.autocast, enabled=self.autocast is not None):
+            flat = response_states(self.model, batch, run_vision=run_vision).flatten(0, 1)
+            labels = batch.response_ids.flatten()
+            other = None if reference is None else reference.hidden.flatten(0, 1)
+            parts = []
+            for start in range(0, max(len(flat), 1), CHUNK_TOKENS):
+                chunk = slice(start, start + CHUNK_TOKENS)
+                compared = () if other is None or reference is None else (other[chunk], reference.head)
+                parts.append(self._score(flat[chunk], labels[chunk], batch.temperature, *compared))
+        return tuple(torch.cat(values).reshape(shape).clone() for values in zip(*parts, strict=True))
+
+    def response_states(self, batch: ModelBatch, *, run_vision: bool = False) -> Tensor:
+        """(B, R, H): the states that predict the response tokens, without their logits."""
         device = batch.input_ids.device.type
         with torch.autocast(device, dtype=self.autocast, enabled=self.autocast is not None):
-            hidden_BRH = self._hidden_states(batch, run_vision)
-            flat, labels = hidden_BRH.flatten(0, 1), batch.response_ids.flatten()
-            starts = range(0, max(len(flat), 1), CHUNK_TOKENS)
-            parts = [
-                self._score(
-                    flat[start : start + CHUNK_TOKENS],
-                    labels[start : start + CHUNK_TOKENS],
-                    batch.temperature,
-                )
-                for start in starts
-            ]
-        log_probs, entropy = (
-            torch.cat(values).reshape(batch.response_ids.shape).clone() for values in zip(*parts, strict=True)
-        )
-        return log_probs, entropy
+            return response_states(self.model, batch, run_vision=run_vision)
 
-    def _hidden_states(self, batch: ModelBatch, run_vision: bool) -> Tensor:
-        """(B, R, H): the states that predict the response tokens."""
-        backbone = self.model.model
-        inputs: dict[str, Any] = {"input_ids": batch.input_ids}
-        if batch.media:
-            inputs["mm_encoder_outputs"] = picture_features(backbone, batch.media, batch.picture_order)
-        elif run_vision:
-            embeds = backbone.get_input_embeddings()(batch.input_ids)
-            inputs = {"inputs_embeds": embeds + blank_picture(self.model).to(embeds.dtype)}
-        hidden_BLH = backbone(
-            **inputs, attention_mask=batch.attention_mask, position_ids=batch.position_ids, use_cache=False
-        )[0]
-        index = batch.predicted_from.unsqueeze(-1).expand(-1, -1, hidden_BLH.shape[-1])
-        return hidden_BLH.gather(1, index)
-
-    def _score(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def _score(self, hidden: Tensor, *inputs: Any) -> tuple[Tensor, ...]:
         if torch.is_grad_enabled() and len(hidden) == CHUNK_TOKENS:
             # full chunks are recomputed in the backward pass: their logits are the peak of memory
-            result = checkpoint(self._score_chunk, hidden, labels, temperature, use_reentrant=False)
+            result = checkpoint(self._score_chunk, hidden, *inputs, use_reentrant=False)
             return result  # type: ignore[no-any-return]
-        return self._score_chunk(hidden, labels, temperature)
+        return self._score_chunk(hidden, *inputs)
 
-    def _score_chunk(self, hidden: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def _score_chunk(
+        self,
+        hidden: Tensor,
+        labels: Tensor,
+        temperature: float,
+        ref_hidden: Tensor | None = None,
+        ref_head: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         logits = biased_logits(self.model.lm_head(hidden), self.media_token_ids)
-        return log_probs_and_entropy(logits, labels, temperature=temperature)
+        log_probs, entropy = log_probs_and_entropy(logits, labels, temperature=temperature)
+        if ref_hidden is None or ref_head is None:
+            return log_probs, entropy
+        ref_logits = functional.linear(ref_hidden, ref_head.to(ref_hidden.dtype))
+        other = biased_logits(ref_logits, self.media_token_ids)
+        return log_probs, entropy, vocabulary_kl(logits, other, temperature=temperature)
+
+
+def response_states(model: Any, batch: ModelBatch, *, run_vision: bool = False) -> Tensor:
+    """(B, R, H): the states of the model that predict the response tokens.
+
+    Args:
+        model: of transformers, with its backbone as `model.model`.
+        run_vision: send one blank picture through the vision tower when the batch has no media, so that
+            every rank runs the same modules (their weights are gathered together).
+    """
+    backbone = model.model
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids}
+    if batch.media:
+        inputs["mm_encoder_outputs"] = picture_features(backbone, batch.media, batch.picture_order)
+    elif run_vision:
+        embeds = backbone.get_input_embeddings()(batch.input_ids)
+        inputs = {"inputs_embeds": embeds + blank_picture(model).to(embeds.dtype)}
+    hidden_BLH = backbone(
+        **inputs, attention_mask=batch.attention_mask, position_ids=batch.position_ids, use_cache=False
+    )[0]
+    index = batch.predicted_from.unsqueeze(-1).expand(-1, -1, hidden_BLH.shape[-1])
+    return hidden_BLH.gather(1, index)  # type: ignore[no-any-return]
+
+
+def reference_head(reference: Policy) -> Tensor:
+    """(V, H): the whole output matrix of a (sharded) model; every rank takes part."""
+    weight = reference.model.lm_head.weight  # type: ignore[union-attr]
+    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight  # type: ignore[operator, return-value]
 
 
 def biased_logits(logits: Tensor, media_token_ids: Sequence[int]) -> Tensor:
@@ -144,14 +187,32 @@ def load_policy(
     model_path: str | Path,
     media_token_ids: Sequence[int],
     *,
+    autocast: torch.dtype | None = None,
+    **options: Any,
+) -> Policy:
+    """The policy on the weights of a folder or Hub id; `options` are those of `load_model`.
+
+    Raises:
+        ConfigError: no model can be loaded from there.
+    """
+    return Policy(load_model(model_path, **options), media_token_ids, autocast=autocast)
+
+
+def load_model(
+    model_path: str | Path,
+    *,
     dtype: str = "float32",
     device: torch.device | str = "cpu",
     attn_implementation: str = "sdpa",
     gradient_checkpointing: bool = False,
     freeze_vision: bool = False,
-    autocast: torch.dtype | None = None,
-) -> Policy:
-    """The model of a folder or Hub id, with float32 weights unless `dtype` says otherwise.
+    setting: str = "model.path",
+) -> Any:
+    """The model of transformers in a folder or Hub id, ready to train, with float32 weights unless `dtype`
+    says otherwise.
+
+    Args:
+        setting: key of the config that names the folder, for the error.
 
     Raises:
         ConfigError: no model can be loaded from there.
@@ -165,7 +226,7 @@ def load_policy(
     except (OSError, ValueError, ImportError) as error:
         first = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"model.path={str(model_path)!r}: no model can be loaded from there: {first}"
+            f"{setting}={str(model_path)!r}: no model can be loaded from there: {first}"
         ) from error
     model.to(device)
     model.train()
@@ -173,4 +234,4 @@ def load_policy(
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if freeze_vision:
         model.model.visual.requires_grad_(False)
-    return Policy(model, media_token_ids, autocast=autocast)
+    return model

@@ -6,13 +6,14 @@ that cannot be used is left out with its reason, and counted.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vrldata.errors import ConfigError, MissingClip, RolloutError, StoreError, TaskError
+from vrldata.errors import ConfigError, MissingClip, RolloutError, StoreError, TaskError, missing_extra
 from vrldata.tables import row_to_sample
 from vrldata.tasks import check_answer
 from vrltrain.types import Failure
@@ -142,6 +143,10 @@ def _loaded(clip: Any) -> Clip:
 
 def _reader(dataset: Dataset, config: DataConfig, *, seed: int, split: str | None) -> Any:
     chosen = split if dataset.uri.split is None else None
+    if config.curriculum.by != "none":
+        from vrltrain.curriculum import CurriculumReader
+
+        return CurriculumReader(dataset, config.curriculum, seed=seed, split=chosen)
     options: dict[str, Any] = {
         "split": chosen,
         "shuffle": seed if config.shuffle else None,
@@ -158,10 +163,13 @@ def _reader(dataset: Dataset, config: DataConfig, *, seed: int, split: str | Non
 
 
 def start_ray() -> None:
-    """Join the Ray cluster that `RAY_ADDRESS` names, or start a small one in this machine."""
-    from vrltrain.libraries import require
+    """Join the Ray cluster that `RAY_ADDRESS` names, or start a small one in this machine.
 
-    require("ray", "ray", "data.reader=ray (or set data.reader=local)")
+    Raises:
+        MissingExtraError: Ray is not installed.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise missing_extra("ray", "ray", "data.reader=ray (or set data.reader=local)")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray

@@ -16,6 +16,7 @@ CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Loss", ("update/loss", "update/pg_loss")),
     ("Gradient norm", ("update/grad_norm",)),
     ("KL", ("kl/mean", "update/ppo_kl")),
+    ("Critic", ("critic/loss", "critic/explained_variance")),
     ("Entropy", ("update/entropy",)),
     ("Response length, tokens", ("response/length_mean", "response/length_max")),
     ("Engine and trainer apart (k3)", ("mismatch/k3_kl",)),

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import logging
 import os
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vrldata.errors import RolloutError
-from vrldata.model_inputs import MM_PROCESSOR_KWARGS, vllm_multi_modal_data
+from vrldata.errors import RolloutError, missing_extra
+from vrldata.model_inputs import MM_PROCESSOR_KWARGS, normalises_alike, vllm_multi_modal_data
 from vrltrain.inputs import LOGIT_BIAS, Prompt, PromptEncoder
-from vrltrain.libraries import require
 from vrltrain.types import Rollout, RolloutResult, SamplingParams
 from vrltrain.weight_sync import WeightFolder, num_weight_bytes
 
@@ -44,7 +44,9 @@ class VllmEngine:
     """A `RolloutEngine` around `AsyncLLM`."""
 
     def __init__(self, config: RolloutConfig, encoder: PromptEncoder, model_path: str, seed: int) -> None:
-        require("vllm", "vllm", "rollout.engine=vllm (or vrl[cpu] on a machine without a GPU)")
+        if importlib.util.find_spec("vllm") is None:
+            purpose = "rollout.engine=vllm (or vrl[cpu] on a machine without a GPU)"
+            raise missing_extra("vllm", "vllm", purpose)
         self.policy_version = 0
         self._config = config
         self._encoder = encoder
@@ -122,6 +124,8 @@ class VllmEngine:
             "enforce_eager": config.enforce_eager or not on_gpu,
             "tensor_parallel_size": config.tensor_parallel_size,
         }
+        if not normalises_alike(self._encoder.processor):
+            arguments["mm_device_do_normalize"] = False
         if on_gpu:
             arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
         else:

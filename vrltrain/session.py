@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 import vrldata
 from vrldata.errors import ConfigError, RolloutError, VRLError
+from vrltrain.ahead import RolloutsAhead
 from vrltrain.algorithms import EmaTaskStats
 from vrltrain.checkpoint import (
     check_same_config,
@@ -25,6 +27,8 @@ from vrltrain.checkpoint import (
 )
 from vrltrain.collect import Collector
 from vrltrain.configs import RunConfig
+from vrltrain.critic import load_critic
+from vrltrain.critic_update import CriticLearner
 from vrltrain.distributed import Ranks, full_state_dict, load_full_state_dict, shard
 from vrltrain.group_records import group_from_json, group_to_json
 from vrltrain.inputs import EncodedPrompt, PromptEncoder, load_encoder
@@ -41,7 +45,7 @@ from vrltrain.update import Learner
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
     from vrldata.types import Trajectory
-    from vrltrain.types import RolloutGroup
+    from vrltrain.types import RolloutGroup, Timings
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,7 +66,7 @@ FREE_KEYS = (
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A run in progress. `engine`, `collector` and `store` exist on rank 0 alone."""
+    """A run in progress. `engine`, `collector`, `ahead` and `store` exist on rank 0 alone."""
 
     config: RunConfig
     ranks: Ranks
@@ -73,6 +77,7 @@ class Session:
     cache: PromptCache
     engine: RolloutEngine = field(default=None)  # type: ignore[assignment]
     collector: Collector = field(default=None)  # type: ignore[assignment]
+    ahead: RolloutsAhead = field(default=None)  # type: ignore[assignment]
     store: TrajectoryStore = field(default=None)  # type: ignore[assignment]
     step: int = 0
     unsaved: list[Trajectory] = field(default_factory=list)
@@ -111,6 +116,18 @@ class Session:
         """True when a checkpoint follows this step."""
         return step % self.config.checkpoint.every == 0 or step == self.config.steps
 
+    def start_ahead(self, step: int) -> None:
+        """Have the batch of `step` collected during the update before it, where staleness allows that."""
+        if self.ranks.is_main and self.config.algorithm.max_staleness > 0 and step <= self.config.steps:
+            self.ahead.start(step, version=step - 1)
+
+    def wait_ahead(self, timings: Timings) -> None:
+        """Wait for that batch: only then may the engine take new weights."""
+        start = time.perf_counter()
+        if self.ranks.is_main:
+            self.ahead.wait()
+            timings.add("rollout_wait", time.perf_counter() - start)
+
     def refresh_reference(self, weights: dict[str, torch.Tensor]) -> None:
         """Make the reference model a copy of the policy."""
         if self.learner.reference is not None:
@@ -125,8 +142,14 @@ class Session:
         learner, config = self.learner, self.config
         weights = full_state_dict(learner.policy, self.ranks)
         tensors, groups = optimizer_tensors(learner.policy, learner.optimizer, self.ranks)
-        moving = config.algorithm.ref_update_steps is not None and learner.reference is not None
-        reference = full_state_dict(learner.reference, self.ranks) if moving and learner.reference else None
+        others: dict[str, dict[str, torch.Tensor]] = {}
+        if learner.reference is not None and config.algorithm.ref_update_steps is not None:
+            others["reference"] = full_state_dict(learner.reference, self.ranks)
+        critic_groups: dict[str, Any] = {}
+        if learner.critic is not None:
+            critic, its_optimizer = learner.critic.critic, learner.critic.optimizer
+            others["critic"] = full_state_dict(critic, self.ranks)
+            others["critic_optimizer"], critic_groups = optimizer_tensors(critic, its_optimizer, self.ranks)
 
         def write() -> None:
             save_checkpoint(
@@ -136,17 +159,18 @@ class Session:
                 model_config=learner.policy.model.config,
                 weights=weights,
                 optimizer=tensors,
-                reference=reference,
                 trajectories=self.unsaved,
-                state=self._state(groups),
+                state=self._state(groups, critic_groups),
                 keep=config.checkpoint.keep,
+                others=others,
             )
             self.store.add(self.unsaved)
 
         self.on_main(write)
         self.unsaved = []
 
-    def _state(self, optimizer_groups: dict[str, Any]) -> dict[str, Any]:
+    def _state(self, optimizer_groups: dict[str, Any], critic_groups: dict[str, Any]) -> dict[str, Any]:
+        critic = self.learner.critic
         return {
             "step": self.step,
             "run_id": self.folder.run_id,
@@ -154,9 +178,18 @@ class Session:
             "optimizer": optimizer_groups,
             "cursor": self.collector.stream.state_dict(),
             "pending": [group_to_json(group) for group in self.collector.dynamic.pending],
+            "ahead": self.ahead.state_dict(),
+            "policy_version": self.engine.policy_version,
             "replay": self.collector.offline.replay.state_dict(),
             "kl_controller": self.learner.kl_controller.state_dict(),
             "ema": self.learner.ema.state_dict(),
+            "critic": None
+            if critic is None
+            else {
+                "optimizer": critic_groups,
+                "optimizer_steps": critic.optimizer_steps,
+                "num_batches": critic.num_batches,
+            },
             "rng": torch.get_rng_state().tolist(),
             "config": self.config.model_dump(mode="json"),
         }
@@ -179,12 +212,27 @@ class Session:
         )
         if learner.reference is not None and (checkpoint / "reference.safetensors").is_file():
             load_full_state_dict(learner.reference, load_tensors(checkpoint, "reference"), self.ranks)
+        if learner.critic is not None:
+            self._restore_critic(learner.critic, checkpoint, state["critic"])
         if self.ranks.is_main:
             self.collector.stream.load_state_dict(state["cursor"])
             self.collector.dynamic.pending = [group_from_json(values) for values in state["pending"]]
             self.collector.offline.replay.load_state_dict(state["replay"])
-            self.engine.policy_version = self.step
+            self.engine.policy_version = int(state.get("policy_version", self.step))
+            self.ahead.load_state_dict(state.get("ahead"))
             self.store.add(load_trajectories(checkpoint))
+
+    def _restore_critic(self, learner: CriticLearner, checkpoint: Path, state: Mapping[str, Any]) -> None:
+        load_full_state_dict(learner.critic, load_tensors(checkpoint, "critic"), self.ranks)
+        load_optimizer_tensors(
+            learner.critic,
+            learner.optimizer,
+            load_tensors(checkpoint, "critic_optimizer"),
+            state["optimizer"],
+            self.ranks,
+        )
+        learner.optimizer_steps = int(state["optimizer_steps"])
+        learner.num_batches = int(state["num_batches"])
 
 
 @contextmanager
@@ -203,9 +251,7 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
             )
         checkpoint = checkpoint_folder(folder.path, steps[-1]) if steps else None
         if checkpoint is not None:
-            check_same_config(
-                load_state(checkpoint)["config"], config.model_dump(mode="json"), free=FREE_KEYS
-            )
+            check_same_config(load_state(checkpoint)["config"], config, free=FREE_KEYS)
         train = vrldata.open(config.data.train)
         val = vrldata.open(config.data.val) if config.data.val else None
         model_path = str(checkpoint / "model") if checkpoint else config.model.path
@@ -217,7 +263,7 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
             encoder=encoder,
             val=val,
             learner=_learner(config, ranks, encoder, model_path),
-            cache=PromptCache(train, encoder, config.data),
+            cache=_cache(config, train, encoder, model_path),
         )
         try:
             if ranks.is_main:
@@ -231,6 +277,8 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
         finally:
             if session.engine is not None:
                 session.engine.close()
+            if session.ahead is not None:
+                session.ahead.close()
 
 
 def _prepare_main(session: Session, train: Dataset, model_path: str, command: str) -> None:
@@ -253,6 +301,14 @@ def _prepare_main(session: Session, train: Dataset, model_path: str, command: st
     # an engine that starts again must not repeat the noise of the steps before
     session.engine = make_engine(rollout, encoder, model_path, seed=config.seed + (done[-1] if done else 0))
     session.collector = Collector(config, encoder, session.engine, stream, offline)
+    session.ahead = RolloutsAhead(session.collector.collect)
+
+
+def _cache(config: RunConfig, train: Dataset, encoder: PromptEncoder, model_path: str) -> PromptCache:
+    if config.algorithm.max_staleness > 0:
+        # a tokenizer serves one thread at a time, and the next batch is read meanwhile
+        train, encoder = vrldata.open(config.data.train), load_encoder(model_path)
+    return PromptCache(train, encoder, config.data)
 
 
 def _learner(config: RunConfig, ranks: Ranks, encoder: PromptEncoder, model_path: str) -> Learner:
@@ -276,20 +332,29 @@ def _learner(config: RunConfig, ranks: Ranks, encoder: PromptEncoder, model_path
         ),
         ema=EmaTaskStats(),
         pad_token_id=encoder.pad_token_id,
+        critic=_critic(config, ranks) if config.algorithm.needs_critic else None,
     )
 
 
 def _policy(config: RunConfig, ranks: Ranks, encoder: PromptEncoder, model_path: str) -> Policy:
+    policy = load_policy(model_path, encoder.media_token_ids, **_model_options(config, ranks))
+    shard(policy, ranks, dtype=DTYPES[config.model.dtype])
+    return policy
+
+
+def _critic(config: RunConfig, ranks: Ranks) -> CriticLearner:
+    critic = load_critic(config.critic.path or config.model.path, **_model_options(config, ranks))
+    shard(critic, ranks, dtype=DTYPES[config.model.dtype])
+    return CriticLearner(critic=critic, optimizer=make_optimizer(critic, config.critic.optim))
+
+
+def _model_options(config: RunConfig, ranks: Ranks) -> dict[str, Any]:
     dtype = DTYPES[config.model.dtype]
     half = dtype != torch.float32
-    policy = load_policy(
-        model_path,
-        encoder.media_token_ids,
-        device=ranks.device,
-        attn_implementation=config.model.attn_implementation,
-        gradient_checkpointing=config.model.gradient_checkpointing,
-        freeze_vision=config.model.freeze_vision,
-        autocast=dtype if half and ranks.world_size == 1 else None,
-    )
-    shard(policy, ranks, dtype=dtype)
-    return policy
+    return {
+        "device": ranks.device,
+        "attn_implementation": config.model.attn_implementation,
+        "gradient_checkpointing": config.model.gradient_checkpointing,
+        "freeze_vision": config.model.freeze_vision,
+        "autocast": dtype if half and ranks.world_size == 1 else None,
+    }

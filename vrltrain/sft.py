@@ -91,7 +91,7 @@ def fine_tune(config: SftConfig, *, resume: bool = False, command: str = "vrltra
         first = 0
         if checkpoint is not None:
             state = load_state(checkpoint)
-            check_same_config(state["config"], config.model_dump(mode="json"), free=FREE_KEYS)
+            check_same_config(state["config"], config, free=FREE_KEYS)
             tensors = load_tensors(checkpoint, "optimizer")
             load_optimizer_tensors(policy, optimizer, tensors, state["optimizer"], ranks)
             first = int(state["step"])
@@ -222,7 +222,6 @@ def _save(
             model_config=policy.model.config,
             weights=weights,
             optimizer=tensors,
-            reference=None,
             trajectories=[],
             state={"step": step, "optimizer": groups, "config": config.model_dump(mode="json")},
             keep=config.checkpoint.keep,

@@ -1,15 +1,14 @@
 """The second half of a training step: log-probabilities, advantages, and optimizer steps in micro-batches.
 
-Every rank holds the tokens of the whole batch and works on its share of the rows; pixels are fetched for a
-micro-batch and dropped after it. The loss itself lives in `objective`.
+Every rank works on its share of the rows (`step_rows`). The loss itself lives in `objective`, the steps of a
+critic in `critic_update`.
 Letters in shapes: B rows of the whole step, T tokens of the longest response.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,22 +17,20 @@ import torch
 from torch import Tensor
 
 from vrltrain.batch import TrainBatch, batch_advantages, masked_for_loss
-from vrltrain.batching import empty_batch, model_batch, plan_micro_batches
 from vrltrain.configs import RunConfig
 from vrltrain.corrections import mismatch_metrics, rejection_mask, rollout_weights
+from vrltrain.critic_update import CriticLearner, ValueTargets, all_values, critic_update
 from vrltrain.kl import KLController, kl_in_reward
 from vrltrain.objective import Targets, micro_batch_loss
 from vrltrain.optimizer import learning_rate, optimizer_step
+from vrltrain.policy import ReferenceStates, reference_head
+from vrltrain.step_rows import EncodeGroup, StepRows
 
 if TYPE_CHECKING:
     from vrltrain.algorithms import EmaTaskStats
     from vrltrain.distributed import Ranks
-    from vrltrain.inputs import EncodedPrompt
     from vrltrain.policy import ModelBatch, Policy
     from vrltrain.types import RolloutGroup, Timings
-
-EncodeGroup = Callable[[int], "EncodedPrompt"]
-"""Group number -> its prompt as tensors."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +41,7 @@ class Learner:
         policy: in training, sharded where there are several ranks.
         reference: frozen; None where no KL is asked for.
         optimizer_steps: taken so far.
+        critic: None where the estimator needs no values.
     """
 
     config: RunConfig
@@ -55,6 +53,12 @@ class Learner:
     ema: EmaTaskStats
     pad_token_id: int
     optimizer_steps: int = 0
+    critic: CriticLearner | None = None
+
+    @property
+    def policy_learns(self) -> bool:
+        """False during the warm-up of the critic."""
+        return self.critic is None or self.critic.num_batches >= self.config.critic.warmup_steps
 
 
 def update(
@@ -65,18 +69,22 @@ def update(
     timings: Timings,
 ) -> dict[str, float]:
     """Train on one step's batch; returns the figures of the step, the same on every rank."""
-    config = learner.config
-    targets, metrics, kl = _targets(learner, batch, groups, encode, timings)
-    with _timed(timings, "update"):
-        current = torch.zeros_like(batch.token_level_rewards)
-        passes = _mini_batches(batch, config.update.mini_batches) * config.update.epochs
-        for rows in passes:
-            figures = _one_step(learner, batch, rows, targets, encode, current)
-            for name, value in figures.items():
-                metrics[name] = metrics.get(name, 0.0) + value / len(passes)
-        if targets.old_log_probs is None:
-            metrics |= _mismatch(batch, learner.ranks.sum(current))
-    if learner.reference is not None:
+    rows = StepRows(
+        config=learner.config,
+        ranks=learner.ranks,
+        batch=batch,
+        encode=encode,
+        pad_token_id=learner.pad_token_id,
+    )
+    targets, value_targets, metrics, kl = _targets(learner, rows, groups, timings)
+    learns = learner.policy_learns
+    if learns:
+        with _timed(timings, "update"):
+            metrics |= _policy_steps(learner, rows, targets)
+    if learner.critic is not None and value_targets is not None:
+        with _timed(timings, "critic_update"):
+            metrics |= critic_update(learner.critic, rows, value_targets)
+    if learner.reference is not None and (learns or kl is not None):
         metrics["kl/mean"] = metrics.get("kl/mean", 0.0) if kl is None else kl
         metrics["kl/coef"] = learner.kl_controller.kl_coef
         learner.kl_controller.update(metrics["kl/mean"], len(batch.rows))
@@ -84,22 +92,21 @@ def update(
 
 
 def _targets(
-    learner: Learner,
-    batch: TrainBatch,
-    groups: Sequence[RolloutGroup],
-    encode: EncodeGroup,
-    timings: Timings,
-) -> tuple[Targets, dict[str, float], float | None]:
-    """(targets, figures, mean KL where it is part of the reward)."""
-    config, algorithm = learner.config, learner.config.algorithm
-    recompute = not config.update.on_policy or batch.stale or algorithm.correction.on
-    old = reference = None
+    learner: Learner, rows: StepRows, groups: Sequence[RolloutGroup], timings: Timings
+) -> tuple[Targets, ValueTargets | None, dict[str, float], float | None]:
+    """(targets, those of the critic, figures, mean KL where it is part of the reward)."""
+    batch, algorithm = rows.batch, learner.config.algorithm
+    recompute = not learner.config.update.on_policy or batch.stale or algorithm.correction.on
+    old = reference = values = None
     with _timed(timings, "old_log_probs"):
         if recompute or algorithm.kl_in == "reward":
-            old = _all_log_probs(learner, learner.policy, batch, encode)
+            old = _all_log_probs(learner.policy, rows)
     with _timed(timings, "ref_log_probs"):
-        if learner.reference is not None:
-            reference = _all_log_probs(learner, learner.reference, batch, encode)
+        if learner.reference is not None and algorithm.needs_ref_log_probs:
+            reference = _all_log_probs(learner.reference, rows)
+    with _timed(timings, "values"):
+        if learner.critic is not None:
+            values = all_values(learner.critic.critic, rows)
     with _timed(timings, "advantages"):
         rewards, kl = batch.token_level_rewards, None
         if algorithm.kl_in == "reward" and old is not None and reference is not None:
@@ -112,7 +119,9 @@ def _targets(
                 kind=algorithm.kl_kind,
                 exempt_row=batch.offline_row,
             )
-        result = batch_advantages(algorithm, batch, groups, token_level_rewards=rewards, ema=learner.ema)
+        result = batch_advantages(
+            algorithm, batch, groups, token_level_rewards=rewards, ema=learner.ema, values=values
+        )
         mask, weights, metrics = _correct(learner, batch, old)
     targets = Targets(
         mask=mask,
@@ -123,23 +132,37 @@ def _targets(
         behaviour_log_probs=batch.rollout_log_probs,
         offline_row=batch.offline_row,
     )
-    return targets, {**result.metrics, **metrics}, kl
+    value_targets = None
+    if values is not None and result.returns is not None:
+        value_targets = ValueTargets.of(batch, values, result.returns)
+    return targets, value_targets, {**result.metrics, **metrics}, kl
+
+
+def _policy_steps(learner: Learner, rows: StepRows, targets: Targets) -> dict[str, float]:
+    """The optimizer steps of the batch; returns their mean figures."""
+    metrics: dict[str, float] = {}
+    current = torch.zeros_like(rows.batch.token_level_rewards)
+    passes = rows.passes()
+    for chosen in passes:
+        figures = _one_step(learner, rows, chosen, targets, current)
+        for name, value in figures.items():
+            metrics[name] = metrics.get(name, 0.0) + value / len(passes)
+    if targets.old_log_probs is None:
+        metrics |= _mismatch(rows.batch, learner.ranks.sum(current))
+    return metrics
 
 
 def _one_step(
-    learner: Learner,
-    batch: TrainBatch,
-    rows: Sequence[int],
-    targets: Targets,
-    encode: EncodeGroup,
-    current: Tensor,
+    learner: Learner, rows: StepRows, chosen: Sequence[int], targets: Targets, current: Tensor
 ) -> dict[str, float]:
-    """One optimizer step on `rows`: gradients summed over micro-batches and ranks. Fills `current` (B, T)."""
+    """One optimizer step on `chosen` rows: gradients summed over micro-batches and ranks. Fills `current`
+    (B, T)."""
     config, ranks = learner.config, learner.ranks
-    counts = targets.counts(rows)
+    counts = targets.counts(chosen)
     figures: dict[str, float] = {}
-    for part, inputs, run_vision in _micro_batches(learner, batch, rows, encode):
-        log_probs, entropy = learner.policy(inputs, run_vision=run_vision)
+    for part, inputs, run_vision in rows.micro_batches(chosen):
+        reference = _reference_states(learner, inputs, run_vision)
+        log_probs, entropy, *kl = learner.policy(inputs, run_vision=run_vision, reference=reference)
         if not part:  # another rank has one micro-batch more: take part in its collectives with nothing
             (log_probs.sum() * 0.0).backward()
             continue
@@ -152,17 +175,29 @@ def _one_step(
             entropy=entropy,
             counts=counts,
             kl_coef=learner.kl_controller.kl_coef,
+            full_kl=kl[0] if kl else None,
         )
         (result.loss * ranks.world_size).backward()  # sharded gradients are averaged over the ranks
         for name, value in result.metrics.items():
             figures[name] = figures.get(name, 0.0) + value
-    total = config.steps * config.update.mini_batches * config.update.epochs
+    steps = config.steps - config.critic.warmup_steps * int(learner.critic is not None)
+    total = steps * config.update.mini_batches * config.update.epochs
     rate = learning_rate(config.optim, learner.optimizer_steps, total)
     stepped = optimizer_step(
         learner.policy, learner.optimizer, lr=rate, max_grad_norm=config.optim.max_grad_norm
     )
     learner.optimizer_steps += 1
     return ranks.sum_figures(figures) | stepped
+
+
+@torch.no_grad()
+def _reference_states(learner: Learner, inputs: ModelBatch, run_vision: bool) -> ReferenceStates | None:
+    """What the policy needs to compare itself with the reference over the whole vocabulary, where the KL is
+    of that kind: states instead of logits, which would not fit."""
+    if learner.reference is None or learner.config.algorithm.kl_kind != "full":
+        return None
+    hidden = learner.reference.response_states(inputs, run_vision=run_vision)
+    return ReferenceStates(hidden=hidden, head=reference_head(learner.reference))
 
 
 def _correct(
@@ -215,61 +250,14 @@ def _mismatch(batch: TrainBatch, train_log_probs: Tensor) -> dict[str, float]:
 
 
 @torch.no_grad()
-def _all_log_probs(learner: Learner, policy: Policy, batch: TrainBatch, encode: EncodeGroup) -> Tensor:
+def _all_log_probs(policy: Policy, rows: StepRows) -> Tensor:
     """float32 (B, T): ln p of every response token under `policy`, on the CPU, the same on every rank."""
-    result = torch.zeros_like(batch.token_level_rewards)
-    for part, model_inputs, run_vision in _micro_batches(
-        learner, batch, list(range(len(batch.rows))), encode
-    ):
-        log_probs, _ = policy(model_inputs, run_vision=run_vision)
+    result = torch.zeros_like(rows.batch.token_level_rewards)
+    for part, inputs, run_vision in rows.all_rows():
+        log_probs, _ = policy(inputs, run_vision=run_vision)
         if part:
             result[part, : log_probs.shape[1]] = log_probs.float().cpu()
-    return learner.ranks.sum(result)
-
-
-def _mini_batches(batch: TrainBatch, number: int) -> list[list[int]]:
-    """Row numbers of each optimizer step: whole groups in their order, as even as that allows."""
-    number = min(number, len(batch.groups)) or 1
-    bounds = [round(index * len(batch.groups) / number) for index in range(number + 1)]
-    return [
-        [row for group in batch.groups[start:end] for row in group]
-        for start, end in itertools.pairwise(bounds)
-    ]
-
-
-def _micro_batches(
-    learner: Learner, batch: TrainBatch, rows: Sequence[int], encode: EncodeGroup
-) -> Iterator[tuple[list[int], ModelBatch, bool]]:
-    """(row numbers, model inputs, run the vision tower) of this rank, as many on every rank.
-
-    Rows are empty where this rank has less to do than another. The vision tower runs on a blank picture
-    where another rank's micro-batch has media and this one's has none.
-    """
-    config, ranks = learner.config, learner.ranks
-    chosen = set(rows)
-    members = [[row for row in group if row in chosen] for group in batch.groups]
-    plan = plan_micro_batches(
-        [group for group in members if group],
-        batch.lengths,
-        max_tokens=config.update.max_tokens_per_micro_batch,
-        num_ranks=ranks.world_size,
-    )
-    for parts in plan:
-        run_vision = ranks.world_size > 1 and any(
-            batch.has_media[batch.rows[row][0]] for part in parts for row in part
-        )
-        mine = parts[ranks.rank]
-        if not mine:
-            inputs = empty_batch(learner.pad_token_id)
-        else:
-            encoded = {number: encode(number) for number in dict.fromkeys(batch.rows[row][0] for row in mine)}
-            inputs = model_batch(
-                [encoded[batch.rows[row][0]] for row in mine],
-                [batch.rows[row][1].token_ids for row in mine],
-                pad_token_id=learner.pad_token_id,
-                temperature=config.rollout.temperature,
-            )
-        yield mine, inputs.to(ranks.device), run_vision
+    return rows.ranks.sum(result)
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from vrldata.types import Clip, Score
 from vrltrain.algorithms import EmaTaskStats
 from vrltrain.batch import train_batch
 from vrltrain.configs import RunConfig
+from vrltrain.critic import load_critic
+from vrltrain.critic_update import CriticLearner
 from vrltrain.distributed import Ranks, full_state_dict, process_group, shard
 from vrltrain.inputs import EncodedPrompt, load_encoder
 from vrltrain.kl import KLController
@@ -36,6 +38,11 @@ MEDIA: dict[str, list[list[Clip]]] = {
     "one rank has text alone": [[make_clip("a", num_frames=12)], []],
     "text": [[], [], []],
     "one group": [[make_clip("a")]],
+}
+
+ALGORITHMS: dict[str, dict[str, object]] = {
+    "grpo": {"kl_in": "loss", "kl_coef": 0.1},
+    "ppo": {"adv_estimator": "gae", "kl_in": "loss", "kl_coef": 0.1, "kl_kind": "full"},
 }
 
 
@@ -77,10 +84,12 @@ def main(model: str, out: str) -> None:
     """One update of `model` on the groups of each case; rank 0 writes to the folder `out`."""
     with process_group() as ranks:
         for case in sorted(MEDIA):
-            one_update(ranks, model, case, Path(out))
+            one_update(ranks, model, case, Path(out), "grpo")
+        for case in ("mixed", "one rank has text alone"):
+            one_update(ranks, model, case, Path(out), "ppo")
 
 
-def one_update(ranks: Ranks, model: str, case: str, out: Path) -> None:
+def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -> None:
     """Weights and figures after one step that moves each weight by its gradient."""
     encoder = load_encoder(model)
     values = run_values(
@@ -89,7 +98,8 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path) -> None:
         Path("none"),
         optim={"lr": 1.0, "max_grad_norm": 1e9},
         update={"max_tokens_per_micro_batch": 250},
-        algorithm={"kl_in": "loss", "kl_coef": 0.1},
+        algorithm=ALGORITHMS[algorithm],
+        **({"critic": {"optim": {"lr": 1.0, "max_grad_norm": 1e9}}} if algorithm == "ppo" else {}),
     )
     groups = groups_of(case)
     encoded: dict[int, EncodedPrompt] = {}
@@ -106,6 +116,15 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path) -> None:
             weight.mul_(0.9)
     shard(policy, ranks, dtype=torch.float32)
     shard(reference, ranks, dtype=torch.float32)
+    critic = None
+    if algorithm == "ppo":
+        value_model = load_critic(model)
+        with torch.no_grad():
+            value_model.model.value_head.weight.fill_(0.05)
+        shard(value_model, ranks, dtype=torch.float32)
+        critic = CriticLearner(
+            critic=value_model, optimizer=torch.optim.SGD(value_model.parameters(), lr=1.0)
+        )
     learner = Learner(
         config=validate_config(RunConfig, values, source="test"),
         ranks=ranks,
@@ -115,15 +134,19 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path) -> None:
         kl_controller=KLController(init=0.1),
         ema=EmaTaskStats(),
         pad_token_id=encoder.pad_token_id,
+        critic=critic,
     )
     figures = update(learner, train_batch(groups), groups, encode, Timings())
-    weights = full_state_dict(policy, ranks)
+    trained = {"policy": policy} if critic is None else {"policy": policy, "critic": critic.critic}
+    weights = {name: full_state_dict(module, ranks) for name, module in trained.items()}
     if ranks.is_main:
         out.mkdir(exist_ok=True)
-        save_file(
-            {name: tensor.detach().clone() for name, tensor in weights.items()}, out / f"{case}.safetensors"
-        )
-        (out / f"{case}.json").write_text(json.dumps(figures))
+        for name, tensors in weights.items():
+            save_file(
+                {key: tensor.detach().clone() for key, tensor in tensors.items()},
+                out / f"{case} {algorithm} {name}.safetensors",
+            )
+        (out / f"{case} {algorithm}.json").write_text(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -205,6 +205,27 @@ def ppo_token(new: float, old: float, advantage: float, low: float, high: float,
     return loss
 
 
+def value_losses(new: Rows, returns: Rows, old: Rows, mask: Rows, clip: float) -> Rows:
+    result: Rows = []
+    for n_row, g_row, o_row, marks in zip(new, returns, old, mask, strict=True):
+        line = []
+        for n, g, o, m in zip(n_row, g_row, o_row, marks, strict=True):
+            clipped = min(max(n, o - clip), o + clip)
+            line.append(0.5 * max((n - g) ** 2, (clipped - g) ** 2) if m else 0.0)
+        result.append(line)
+    return result
+
+
+def explained_variance(values: Rows, returns: Rows, mask: Rows) -> float:
+    kept = [
+        (v, g)
+        for v_row, g_row, marks in zip(values, returns, mask, strict=True)
+        for v, g, m in zip(v_row, g_row, marks, strict=True)
+        if m
+    ]
+    return 1 - std([g - v for v, g in kept]) ** 2 / std([g for _, g in kept]) ** 2
+
+
 def sequence_ratio(new: Sequence[float], old: Sequence[float], marks: Sequence[float]) -> float:
     return math.exp(mean([n - o for n, o, m in zip(new, old, marks, strict=True) if m]))
 

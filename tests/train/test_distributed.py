@@ -51,18 +51,36 @@ def updates(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return folders
 
 
-@pytest.mark.parametrize("case", sorted(MEDIA))
-def test_two_ranks_take_the_step_of_one(tiny_model: Path, updates: dict[int, Path], case: str) -> None:
-    start = load_file(tiny_model / "model.safetensors")
-    one, two = (load_file(updates[size] / f"{case}.safetensors") for size in (1, 2))
-    assert set(one) == set(two) == set(start)
-    moved = max(float((one[name] - start[name]).abs().max()) for name in one)
-    apart = max(float((one[name] - two[name]).abs().max()) for name in one)
+def assert_same_step(start: Path, updates: dict[int, Path], name: str) -> None:
+    """Both numbers of ranks moved every weight by the same, and moved some of them far."""
+    before = load_file(start / "model.safetensors")
+    one, two = (load_file(updates[size] / f"{name}.safetensors") for size in (1, 2))
+    assert set(one) == set(two)
+    moved = max(float((one[key] - before[key]).abs().max()) for key in set(one) & set(before))
+    apart = max(float((one[key] - two[key]).abs().max()) for key in one)
     assert moved > 1e-2
     assert apart < 1e-4 * max(moved, 1.0)
-    figures = [json.loads((updates[size] / f"{case}.json").read_text()) for size in (1, 2)]
-    for name in ("update/loss", "update/grad_norm", "kl/mean", "update/entropy"):
-        assert figures[0][name] == pytest.approx(figures[1][name], rel=1e-3, abs=1e-6)
+
+
+def assert_same_figures(updates: dict[int, Path], name: str, *keys: str) -> None:
+    one, two = (json.loads((updates[size] / f"{name}.json").read_text()) for size in (1, 2))
+    for key in ("update/loss", "update/grad_norm", "kl/mean", "update/entropy", *keys):
+        assert one[key] == pytest.approx(two[key], rel=1e-3, abs=1e-6), key
+
+
+@pytest.mark.parametrize("case", sorted(MEDIA))
+def test_two_ranks_take_the_step_of_one(tiny_model: Path, updates: dict[int, Path], case: str) -> None:
+    assert_same_step(tiny_model, updates, f"{case} grpo policy")
+    assert_same_figures(updates, f"{case} grpo")
+
+
+@pytest.mark.parametrize("case", ["mixed", "one rank has text alone"])
+def test_two_ranks_take_the_step_of_one_with_a_critic_and_the_full_kl(
+    tiny_model: Path, updates: dict[int, Path], case: str
+) -> None:
+    assert_same_step(tiny_model, updates, f"{case} ppo policy")
+    assert_same_step(tiny_model, updates, f"{case} ppo critic")
+    assert_same_figures(updates, f"{case} ppo", "critic/loss", "critic/grad_norm", "critic/values_mean")
 
 
 def test_a_run_of_one_rank_goes_on_with_two(own_dataset: Path, tiny_model: Path, tmp_path: Path) -> None:

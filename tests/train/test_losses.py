@@ -317,6 +317,45 @@ def test_onpolicy_rows_and_no_offline_rows_equal_the_plain_loss(loss: str) -> No
     assert onpolicy.loss.item() == plain.loss.item() == none.loss.item()
 
 
+def value_batch(seed: int) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    old, goal, step = (torch.randn(5, 6, generator=generator, dtype=torch.float64) for _ in range(3))
+    mask = make_batch(seed)["response_mask"]
+    return {"vpreds": old + step, "returns": goal, "values": old, "response_mask": mask}
+
+
+@pytest.mark.parametrize("avg", LOSS_AVERAGES)
+@pytest.mark.parametrize("seed", range(3))
+def test_value_loss_equals_a_plain_loop(avg: str, seed: int) -> None:
+    batch = value_batch(seed)
+    new, goal, old, mask = (value.tolist() for value in batch.values())
+    expected = references.aggregate(references.value_losses(new, goal, old, mask, 0.3), mask, avg, MAX_LENGTH)
+    result = value_loss(**batch, cliprange_value=0.3, avg=avg, max_response_length=MAX_LENGTH)
+    assert result.loss.item() == pytest.approx(expected, rel=1e-10)
+
+
+@given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 2), min_size=5, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_value_loss_ignores_micro_batches_padding_and_garbage(seed: int, cuts: list[int]) -> None:
+    batch = value_batch(seed)
+    whole = value_loss(**batch)
+    outside = batch["response_mask"] == 0
+    dirty = {
+        name: torch.nn.functional.pad(
+            value if name == "response_mask" else value.masked_fill(outside, float("nan")), (0, 2)
+        )
+        for name, value in batch.items()
+    }
+    counts = GlobalCounts.of(batch["response_mask"])
+    parts = [
+        value_loss(**rows_of(dirty, [row for row, cut in enumerate(cuts) if cut == name]), counts=counts)
+        for name in sorted(set(cuts))
+    ]
+    torch.testing.assert_close(torch.stack([part.loss for part in parts]).sum(), whole.loss)
+    for name, value in whole.metrics.items():
+        assert sum(part.metrics[name] for part in parts) == pytest.approx(value, abs=1e-12), name
+
+
 def test_value_loss_gradient_equals_finite_differences() -> None:
     generator = torch.Generator().manual_seed(0)
     mask = make_batch(0)["response_mask"]

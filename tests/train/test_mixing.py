@@ -26,6 +26,8 @@ from vrltrain.mixing import (
     rows_to_replace,
 )
 from vrltrain.response_mask import mask_from_eos, mask_from_lengths, mask_from_turns, pad_rows
+from vrltrain.rewards import Reward
+from vrltrain.types import Rollout
 
 EOS = 2
 
@@ -258,13 +260,23 @@ def test_turn_mask_and_padding() -> None:
     assert pad_rows([[1.0], []], 2, -1.0, torch.float64).tolist() == [[1.0, -1.0], [-1.0, -1.0]]
 
 
-def test_metrics_tell_what_was_used_and_why_the_rest_was_not() -> None:
-    rejected = [OfflineRejection(trajectory_id="x", reason="too_long") for _ in range(2)]
-    assert mix_metrics([offline("a", 1.0), offline("b", 0.5)], rejected, num_rows=8) == {
-        "mix/row_share": 0.25,
-        "mix/reward_mean": 0.75,
-        "mix/accuracy_mean": 0.75,
-        "mix/tokens_mean": 2.0,
-        "mix/rejected": 2.0,
-        "mix/rejected_too_long": 2.0,
+def test_metrics_tell_what_was_used() -> None:
+    def row(source: str, accuracy: float, tokens: int) -> tuple[Rollout, Reward]:
+        rollout = Rollout(
+            token_ids=(5,) * tokens,
+            log_probs=None,
+            finish_reason="stop",
+            policy_version=0,
+            text="",
+            source=source,
+        )
+        return rollout, Reward(overall=accuracy / 2, components={"accuracy": accuracy})
+
+    online = [row("rollout", 0.0, 9)] * 3
+    assert mix_metrics(online) == {"mix/offline_row_share": 0.0}
+    assert mix_metrics([*online, row("offline", 1.0, 4)]) == {
+        "mix/offline_row_share": 0.25,
+        "mix/tokens_mean": 4.0,
+        "mix/reward_mean": 0.5,
+        "mix/accuracy_mean": 1.0,
     }

@@ -11,7 +11,7 @@ from tests.train.colour_clips import make_clip, make_sample
 from vrldata.model_inputs import processor_media
 from vrltrain.batching import empty_batch, micro_batches, model_batch, plan_micro_batches
 from vrltrain.inputs import EncodedPrompt, PromptEncoder, load_encoder
-from vrltrain.policy import Policy, load_policy
+from vrltrain.policy import Policy, ReferenceStates, biased_logits, load_policy, reference_head
 
 RESPONSES = [[10, 20, 30, 40], [11], [7, 8, 9]]
 
@@ -54,6 +54,51 @@ def test_log_probs_are_those_of_the_models_own_logits(
     log_probs, entropy = policy(batch)
     assert torch.allclose(log_probs[0], expected[torch.arange(3), response[0]], atol=1e-5)
     assert torch.allclose(entropy[0], -(expected.exp() * expected).sum(-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_full_kl_is_that_of_the_two_whole_distributions(
+    tiny_model: Path,
+    encoder: PromptEncoder,
+    policy: Policy,
+    prompts: list[EncodedPrompt],
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype,
+) -> None:
+    reference = load_policy(tiny_model, encoder.media_token_ids).requires_grad_(False)
+    with torch.no_grad():
+        for weight in reference.parameters():
+            weight.mul_(0.9)
+    batch = model_batch(prompts, RESPONSES, pad_token_id=0, temperature=0.7)
+    states = [model.response_states(batch) for model in (policy, reference)]
+    heads = [reference_head(model) for model in (policy, reference)]
+    of_policy, of_reference = (
+        torch.distributions.Categorical(logits=biased_logits(hidden @ head.T, encoder.media_token_ids) / 0.7)
+        for hidden, head in zip(states, heads, strict=True)
+    )
+    expected = torch.distributions.kl_divergence(of_policy, of_reference)
+    given = ReferenceStates(hidden=states[1].to(dtype), head=heads[1])
+    tolerance = 1e-5 if dtype == torch.float32 else 0.05
+    for chunk_tokens in (1024, 5, 4):  # the last one divides the 12 positions: all are recomputed
+        monkeypatch.setattr("vrltrain.policy.CHUNK_TOKENS", chunk_tokens)
+        kl = policy(batch, reference=given)[2]
+        assert torch.allclose(kl, expected, atol=tolerance, rtol=tolerance)
+        found, wanted = (
+            torch.autograd.grad(value.sum(), policy.model.lm_head.weight, retain_graph=True)[0]
+            for value in (kl, expected)
+        )
+        assert torch.allclose(found, wanted, atol=tolerance * 10)
+
+
+def test_full_kl_to_itself_is_zero(policy: Policy, prompts: list[EncodedPrompt]) -> None:
+    batch = model_batch(prompts, RESPONSES, pad_token_id=0)
+    with torch.no_grad():
+        states = ReferenceStates(hidden=policy.response_states(batch), head=reference_head(policy))
+        log_probs, entropy, kl = policy(batch, reference=states)
+        plain = policy(batch)
+    assert torch.allclose(kl, torch.zeros_like(kl), atol=1e-6)
+    assert torch.equal(log_probs, plain[0])
+    assert torch.equal(entropy, plain[1])
 
 
 def test_a_row_has_the_same_log_probs_alone_and_in_a_batch(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch
 
 from tests.train.colour_clips import make_clip, make_sample
 from tests.train.test_rollout import greedy_by_generate, prompts_of
+from vrldata.model_inputs import normalises_alike
 from vrltrain.batching import model_batch
 from vrltrain.configs import RolloutConfig
 from vrltrain.inputs import PromptEncoder, load_encoder
@@ -109,6 +112,30 @@ def test_older_families_agree_on_clips_of_many_moments(family: str, request: pyt
         engine.close()
     for prompt, result in zip(prompts, results, strict=True):
         assert largest_difference(policy, encoder, prompt, result) < 1e-4
+
+
+@pytest.mark.slow
+def test_videos_are_normalised_by_the_video_processor_where_the_two_differ(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    for file in folder.glob("*processor_config.json"):
+        values = json.loads(file.read_text())
+        for part in (values, values.get("video_processor", {})):
+            if "Video" in str(part.get("video_processor_type", "")):
+                part |= {"image_mean": [0.1, 0.3, 0.7], "image_std": [0.2, 0.4, 0.3]}
+        file.write_text(json.dumps(values))
+    encoder = load_encoder(folder)
+    assert not normalises_alike(encoder.processor)
+    policy = load_policy(folder, encoder.media_token_ids)
+    clips = [make_clip("v", num_frames=6), make_clip("i", num_frames=1, kind="image")]
+    prompt = encoder.prompt(make_sample(), clips)
+    engine = make_engine(CONFIG, encoder, folder)
+    try:
+        (result,) = engine.generate([prompt], [4], SamplingParams(temperature=0.7, max_tokens=16))
+    finally:
+        engine.close()
+    assert largest_difference(policy, encoder, prompt, result) < 1e-4
 
 
 @pytest.mark.slow

@@ -90,7 +90,8 @@ def grpo_passk(
 ) -> AdvantageResult:
     """Only the best row of a group is rewarded: (R_1st - R_2nd) / (std_g + eps); a tie at the top gives 0.
 
-    The form used for pass@k objectives, after Walder and Karkhanis, "Pass@K Policy Optimization" (2025).
+    Tang et al., "Optimizing Language Models for Inference Time Objectives" (2025): with the best of the
+    others as its baseline, a row has an advantage only where it is the best itself. Divided as in GRPO.
     """
     rewards = outcome_rewards(token_level_rewards, response_mask)
     rows = valid_rows(response_mask, valid)

@@ -38,6 +38,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kl_kind": "kl",
         "kl_coef": 0.001,
     },
+    # Schulman et al., "Proximal Policy Optimization" (2017), with the critic, KL in the reward and lambda of
+    # RLHF: Stiennon et al., "Learning to summarize from human feedback" (2020).
+    "ppo": {
+        "adv_estimator": "gae",
+        "advantage": {"gamma": 1.0, "lam": 0.95, "whiten": True},
+        "loss_type": "ppo",
+        "loss_avg": "token",
+        "clip_ratio_dual": None,
+        "kl_in": "reward",
+        "kl_kind": "kl",
+        "kl_coef": 0.001,
+    },
     # Hu et al., "REINFORCE++" (2025): whitening over the batch, token KL (k1) in the reward, PPO clip.
     "reinforce_plus_plus": {
         "adv_estimator": "reinforce_plus_plus",
@@ -45,6 +57,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kl_kind": "kl",
         "kl_coef": 0.001,
     },
+    # The same paper's form for several responses a prompt: group mean as baseline, k2 KL in the loss.
+    "reinforce_plus_plus_baseline": {
+        "adv_estimator": "reinforce_plus_plus_baseline",
+        "kl_in": "loss",
+        "kl_kind": "mse",
+        "kl_coef": 0.001,
+    },
+    # Tang et al., "Optimizing Language Models for Inference Time Objectives" (2025): pass@k, where the best
+    # response of a group alone counts, by its lead over the second.
+    "grpo_passk": {"adv_estimator": "grpo_passk", "loss_avg": "token"},
     # Li et al., "ReMax" (2023): greedy baseline, plain policy gradient, KL in the reward.
     "remax": {
         "adv_estimator": "remax",
