@@ -1,6 +1,6 @@
 """Samples a second of an epoch: Ray Data over a store against loops over float32 `.pt` files.
 
-    python benchmarks/epoch.py                      # a minute, about 8 GB of disk
+    python benchmarks/epoch.py                      # a minute, about 6 GB of disk
     python benchmarks/epoch.py --clips 8 --json epoch.json
 
 The consumer has every pixel of every clip in memory of its own: of the store by a copy into a buffer that it
@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 from machine import machine
-from made_clips import made_clip, put_noise
+from made_clips import made_clip, put_noise, quiet_ray
 
 SHAPE = (64, 384, 672, 3)
+QUESTIONS = 3
 
 
 class PtFiles:
@@ -55,13 +56,14 @@ def prepare(folder: Path, clips: int) -> list[str]:
     """The same clips as a store and as `.pt` files."""
     import torch
 
-    put_noise(folder / "store", clips, SHAPE)
+    put_noise(folder / "store", clips, SHAPE, questions=QUESTIONS)
     files = []
     for number in range(clips):
         frames = made_clip(number % 4, SHAPE).to_torch().float()
         files.append(str(folder / f"{number}.pt"))
         torch.save({"frames": frames, "metadata": {"fps": 30.0}, "sample_fps": 2.0}, files[-1])
-    return files
+    # as often as there are questions on a clip
+    return files * QUESTIONS
 
 
 def ways(folder: Path, files: list[str], workers: int) -> dict[str, Callable[[], Callable[[int], int]]]:
@@ -122,7 +124,7 @@ def measure(folder: Path, clips: int, workers: int, epochs: int) -> dict[str, An
         include_dashboard=False,
         log_to_driver=False,
     )
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    quiet_ray()
     rates: dict[str, float] = {}
     try:
         for name, make in ways(folder, files, workers).items():
@@ -133,13 +135,14 @@ def measure(folder: Path, clips: int, workers: int, epochs: int) -> dict[str, An
                 begun = time.perf_counter()
                 count = way(epoch)
                 seconds.append(time.perf_counter() - begun)
-                assert count == clips, f"{name} gave {count} of {clips} samples"
-            rates[name] = clips / min(seconds)
+                assert count == len(files), f"{name} gave {count} of {len(files)} samples"
+            rates[name] = len(files) / min(seconds)
             del way
     finally:
         ray.shutdown()
     return {
         "clips": clips,
+        "samples": len(files),
         "clip_mb": round(np.prod(SHAPE) / 1e6, 1),
         "workers": workers,
         "samples_per_s": rates,
@@ -153,7 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clips", type=int, default=32, help="clips of 49.5 MB")
+    parser.add_argument("--clips", type=int, default=24, help="clips of 49.5 MB, three samples each")
     parser.add_argument("--workers", type=int, default=2, help="workers of the loaders and of Ray")
     parser.add_argument("--epochs", type=int, default=2, help="epochs that count, beside the first")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,10 @@ def clip_id(number: int) -> str:
     return vrldata.SamplingSpec().clip_id(video_path(number))
 
 
-def put_noise(root: Path, count: int, shape: Shape, *, distinct: int = 4) -> vrldata.Dataset:
-    """A dataset of `count` raw clips and a question on each; their pixels repeat after `distinct` clips."""
+def put_noise(
+    root: Path, count: int, shape: Shape, *, distinct: int = 4, questions: int = 1
+) -> vrldata.Dataset:
+    """A dataset of `count` raw clips and questions on each; their pixels repeat after `distinct` clips."""
     from vrldata.codecs import parse_codec
     from vrldata.commits import merge_rows
     from vrldata.frame_rows import encode_clip, put_clips
@@ -64,7 +67,7 @@ def put_noise(root: Path, count: int, shape: Shape, *, distinct: int = 4) -> vrl
             encoded = []
     samples = [
         Sample(
-            sample_id=f"s{number}",
+            sample_id=f"s{number}-{question}",
             problem="What is shown?",
             answer="noise",
             problem_type="open_ended",
@@ -73,6 +76,15 @@ def put_noise(root: Path, count: int, shape: Shape, *, distinct: int = 4) -> vrl
             clip_ids=(clip_id(number),),
         )
         for number in range(count)
+        for question in range(questions)
     ]
     merge_rows(dataset, "samples", [sample_to_row(sample) for sample in samples])
     return dataset
+
+
+def quiet_ray() -> None:
+    """No progress bars and no lines about plans."""
+    import ray.data
+
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)

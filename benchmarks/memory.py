@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from machine import machine
-from made_clips import put_noise
+from made_clips import put_noise, quiet_ray
 
 SHAPE = (64, 384, 672, 3)
 CLIP_BYTES = int(np.prod(SHAPE))
@@ -89,7 +89,7 @@ def epoch(root: str) -> dict[str, Any]:
     import vrldata
 
     ray.init(num_cpus=2, object_store_memory=500 << 20, include_dashboard=False, log_to_driver=False)
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    quiet_ray()
     dataset = vrldata.open(root)
     buffer = np.zeros(SHAPE, dtype=np.uint8)
     list(dataset.ray(limit=2).iter_rows())

@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,42 @@ def test_loader_with_spawned_workers_keeps_the_order(clips: vrldata.Dataset) -> 
     resumed = torch_dataset(clips, shuffle=1, batch_size=3)
     resumed.load_state_dict(stream.state_dict())
     assert ids(resumed) == whole[9:]
+
+
+def test_workers_that_persist_go_on_with_the_next_epoch(clips: vrldata.Dataset) -> None:
+    from torch.utils.data import DataLoader
+
+    stream = torch_dataset(clips, shuffle=3, batch_size=2)
+    loader = DataLoader(
+        stream,
+        batch_size=2,
+        num_workers=2,
+        collate_fn=list,
+        multiprocessing_context="spawn",
+        persistent_workers=True,
+    )
+    for epoch in range(3):
+        seen = [sample_id for batch in loader for sample_id in ids(batch)]
+        expected = torch_dataset(clips, shuffle=3)
+        expected.set_epoch(epoch)
+        assert seen == ids(expected)
+
+
+def test_iterating_again_is_the_next_epoch(clips: vrldata.Dataset) -> None:
+    again, told = torch_dataset(clips, shuffle=3), torch_dataset(clips, shuffle=3)
+    for _ in range(3):
+        assert ids(again) == ids(told)
+        told.next_epoch()
+
+
+def test_a_worker_without_rows_left_waits_for_the_next_epoch(
+    clips: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = torch_dataset(clips, shuffle=3)
+    stream.advance(len(stream) - 1)
+    worker = SimpleNamespace(id=1, num_workers=2)
+    monkeypatch.setattr("vrldata.readers.torch_rows.get_worker_info", lambda: worker)
+    assert list(stream) == []
 
 
 def test_workers_state_holds_their_share(clips: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

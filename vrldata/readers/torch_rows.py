@@ -14,6 +14,9 @@ from vrldata.readers.clips import ClipReader
 from vrldata.readers.order import check_rank, select_samples
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from vrldata.dataset import Dataset
 
 ROWS_AT_ONCE = 256
@@ -32,7 +35,7 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         for batch in loader:
             stream.advance(len(batch))      # only where num_workers > 0: workers run ahead
             state = stream.state_dict()
-        stream.next_epoch()
+        stream.next_epoch()             # also what iterating again does, once an epoch is through
 
     The order of the batches is that of the seed whatever the number of workers, if `batch_size` says how many
     rows in a row the loader takes from one worker: its own batch size, or 1 with `batch_size=None`.
@@ -80,6 +83,7 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         self._batch_size = batch_size
         self._even = even
         self._epoch = self._position = self._worker_rows = 0
+        self._through = False
 
     def __len__(self) -> int:
         """Rows of this rank in an epoch."""
@@ -89,8 +93,26 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         return len(range(self._rank, total, self._world_size))
 
     def __iter__(self) -> Iterator[Any]:
-        """The rest of the present epoch; in a DataLoader's worker the share of that worker."""
+        """The rest of the present epoch; in a DataLoader's worker the share of that worker.
+
+        Once this process has given all of it, the next epoch: workers that persist go on by themselves.
+        """
         worker = get_worker_info()
+        if self._through:
+            self.next_epoch()
+        left = self._left(worker)
+        for start in range(0, len(left), ROWS_AT_ONCE):
+            for row in self._order.rows.take(left[start : start + ROWS_AT_ONCE]).to_pylist():
+                # counted before the row leaves: what was yielded counts as done
+                if worker is None:
+                    self._position += 1
+                else:
+                    self._worker_rows += 1
+                yield self._given(row)
+        self._through = True
+
+    def _left(self, worker: Any) -> NDArray[np.int64]:
+        """Positions of the rows that are left of the epoch, for this process."""
         mine = self._order.of_epoch(self._epoch)[self._rank :: self._world_size][: len(self)]
         left = mine[self._position :]
         if worker is not None:
@@ -100,14 +122,7 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
                 else [i // self._batch_size for i in range(len(left))]
             )
             left = left[[turn % worker.num_workers == worker.id for turn in turns]][self._worker_rows :]
-        for start in range(0, len(left), ROWS_AT_ONCE):
-            for row in self._order.rows.take(left[start : start + ROWS_AT_ONCE]).to_pylist():
-                # counted before the row leaves: what was yielded counts as done
-                if worker is None:
-                    self._position += 1
-                else:
-                    self._worker_rows += 1
-                yield self._given(row)
+        return left
 
     def _given(self, row: dict[str, Any]) -> Any:
         given = {name: row[name] for name in self._order.columns}
@@ -126,6 +141,7 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
     def set_epoch(self, epoch: int) -> None:
         """Start over in the order of `epoch`, counted from 0."""
         self._epoch, self._position, self._worker_rows = epoch, 0, 0
+        self._through = False
 
     def state_dict(self) -> dict[str, Any]:
         """Epoch and position of this rank, and in a worker of this worker; a dict that JSON can hold."""
@@ -139,6 +155,7 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         """
         self._epoch, self._position = self._order.restore(state)
         self._worker_rows = int(state.get("worker_rows", 0))
+        self._through = False
 
 
 def _this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
