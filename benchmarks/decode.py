@@ -181,11 +181,12 @@ def main() -> None:
     parser.add_argument("--only", choices=["dense", "sparse"], help="one part instead of all")
     parser.add_argument("--threads", type=int, default=min(4, available_cpus()), help="decoder threads")
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the best counts")
+    parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")
     parser.add_argument("--json", type=Path, help="file for the results")
     options = parser.parse_args()
     torch.set_num_threads(1)
     results: dict[str, Any] = {"machine": machine()}
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         if options.only in (None, "dense"):
             results["dense"] = measure_dense(folder, options.threads, options.repeats)

@@ -45,7 +45,6 @@ SIZES = {
     "large": {"num_frames": 256, "height": 384, "width": 672, "clips": 3, "rounds": 9},
     "small": {"num_frames": 16, "height": 256, "width": 448, "clips": 12, "rounds": 60},
 }
-GOALS = {"pt_over_store/default": 10.0, "pt_over_store/tuned": 5.0, "store_over_file": 1.3}
 
 
 def prepare(folder: Path, size: dict[str, int]) -> None:
@@ -204,32 +203,12 @@ def slices_of(payload: memoryview) -> Any:
     return lambda ranges: [payload[offset : offset + length] for offset, length in ranges]
 
 
-def report(result: dict[str, Any]) -> str:
-    """The figures as text."""
-    lines = ["  ".join(f"{name} {value}" for name, value in result["machine"].items())]
-    for size, by_allocator in result["read"].items():
-        for allocator, found in by_allocator.items():
-            times = "  ".join(f"{name} {value:.2f}" for name, value in found["ms"].items())
-            lines.append(
-                f"read {size}, {allocator} allocator (ms): {times};  .pt / store {found['pt_over_store']:.1f}"
-                f" (goal {GOALS[f'pt_over_store/{allocator}']:.0f}),  store / plain file"
-                f" {found['store_over_file']:.2f} (goal {GOALS['store_over_file']}),"
-                f"  every 8th frame {found['pt_over_store_subset']:.0f} times faster"
-            )
-    for codec, found in result["codecs"].items():
-        lines.append(
-            f"codec {codec:8s} {found['smaller_than_pt']:5.1f} times smaller than .pt,"
-            f" decodes {found['decode_mb_s']:6.0f} MB/s, encodes {found['encode_mb_s']:5.0f} MB/s"
-            f"{'' if found['lossless'] else ', lossy'}"
-        )
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")
+    parser.add_argument("--only", choices=["read", "codecs"], help="one part instead of both")
     parser.add_argument("--small", action="store_true", help="the small clip only")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--measure", choices=SIZES, help=argparse.SUPPRESS)
@@ -239,12 +218,12 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         names = ["small"] if arguments.small else list(SIZES)
-        result = {
-            "machine": machine(),
-            "read": read_benchmark(Path(folder), names),
-            "codecs": codec_benchmark(Path(folder)),
-        }
-    print(report(result))
+        result: dict[str, Any] = {"machine": machine()}
+        if arguments.only in (None, "read"):
+            result["read"] = read_benchmark(Path(folder), names)
+        if arguments.only in (None, "codecs"):
+            result["codecs"] = codec_benchmark(Path(folder))
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1))
     return 0

@@ -121,6 +121,33 @@ def test_a_moved_clock_alone_is_no_change(dataset: vrldata.Dataset, videos: Path
     assert build(dataset, [row("a.mp4")], videos).reused == 1
 
 
+def test_copies_with_new_times_are_hashed_and_their_frames_reused(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    rows = [row("a.mp4", 1), row("b.mp4", 2, images=["c.png"])]
+    build(dataset, rows, videos)
+    before = versions(dataset)
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for name in ("a.mp4", "b.mp4", "c.png"):
+        (copies / name).write_bytes((videos / name).read_bytes())
+        os.utime(copies / name, (5, 5))
+    report = build(dataset, rows, copies)
+    assert (report.decoded, report.reused) == (0, 3)
+    assert versions(dataset) == before
+
+
+def test_warnings_of_decoders_are_stored_and_shown(dataset: vrldata.Dataset, videos: Path) -> None:
+    rows = [row("a.mp4", 1, start=0.0, end=100.0), row("a.mp4", 2, start=1.0, end=200.0), row("b.mp4", 3)]
+    build(dataset, rows, videos)
+    (clip,) = dataset.clips_of(dataset.sample("rows/2"))
+    assert clip.warnings == ("the window ends at 200 s, the video at 3.000 s",)
+    found = dataset.info()["warnings"]
+    assert [(one["clips"], one["video_path"]) for one in found] == [(2, "a.mp4")]
+    counted = dataset.sql("SELECT count(*) AS n FROM frames WHERE warnings IS NOT NULL")
+    assert counted.column("n").to_pylist() == [2]
+
+
 def test_a_changed_file_replaces_its_frames(dataset: vrldata.Dataset, videos: Path) -> None:
     build(dataset, [row("a.mp4")], videos)
     shutil.copy(videos / "b.mp4", videos / "a.mp4")

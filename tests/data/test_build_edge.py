@@ -48,6 +48,9 @@ def test_every_file_of_the_corpus_is_stored_or_recorded(tmp_path: Path) -> None:
             assert clip.frames.any() or entry["policy"] != "ok", path
         else:
             assert sample.videos[0] in failed, path
+    with_clips = [sample for sample in samples.values() if sample.clip_ids]
+    stored = {clip.clip_id: clip.warnings for sample in with_clips for clip in dataset.clips_of(sample)}
+    assert sum(one["clips"] for one in dataset.info()["warnings"]) == sum(map(len, stored.values())) > 0
     assert dataset.verify(deep=True, video_root=tmp_path).problems == ()
     again = dataset.build(rows, video_root=tmp_path, workers=0)
     assert (again.decoded, again.failed) == (0, report.failed)

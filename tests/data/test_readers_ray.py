@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import vrldata
 from vrldata.errors import ConfigError
 from vrldata.readers import ray_iterator
-from vrldata.readers.clips import LazyClip
+from vrldata.readers.clips import RECENT_CLIPS, LazyClip
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -101,7 +102,21 @@ def test_an_epoch_larger_than_the_object_store_keeps_memory_flat(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     total = 0
     for row in dataset.ray(shuffle=1).iter_rows():
-        total += row["clips"][0].frames.nbytes
+        frames = row["clips"][0].frames
+        # every page is touched, and counts as long as it is mapped
+        assert frames.max() >= frames[0, 0, 0, 0]
+        total += frames.nbytes
     assert total == 48 * 16 * 256 * 256 * 3
     grown_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    assert grown_bytes < total / 2
+    assert grown_bytes < total / 3
+
+
+def test_rows_that_wait_hold_no_frames(clips: vrldata.Dataset) -> None:
+    rows = clips.ray(shuffle=1).take_all()
+    watched = []
+    for row in rows:
+        frames = row["clips"][0].frames
+        assert frames is row["clips"][0].frames
+        watched.append(weakref.ref(frames))
+        del frames
+    assert sum(one() is not None for one in watched) <= RECENT_CLIPS

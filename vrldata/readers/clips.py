@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 MEDIA_COLUMNS = ("sample_id", "videos", "images", "clip_ids")
 """Columns of a sample that its clips are found by."""
 
+RECENT_CLIPS = 4
+"""Clips whose frames a process keeps: mapped where the store is on a local disk and raw, else decoded."""
+
 CACHE_BYTES_VARIABLE = "VRL_CLIP_CACHE_BYTES"
 DEFAULT_CACHE_BYTES = 20 << 30
 
@@ -81,16 +84,16 @@ class ClipReader:
 class LazyClip:
     """A clip that is fetched by the process that first asks for one of its attributes.
 
-    It has every attribute and method of `types.Clip`. Pickled, it is three strings, whether fetched or not.
+    It has every attribute and method of `types.Clip`. It is three strings, whether fetched or not: a process
+    keeps the last few clips, so that rows which wait in memory hold no frames.
     """
 
-    __slots__ = ("_clip", "clip_id", "uri", "video_path")
+    __slots__ = ("clip_id", "uri", "video_path")
 
     def __init__(self, uri: str, clip_id: str, video_path: str) -> None:
         self.uri = uri
         self.clip_id = clip_id
         self.video_path = video_path
-        self._clip: Clip | None = None
 
     def load(self, *, indices: Sequence[int] | None = None) -> Clip:
         """The clip; with `indices` only these of its frames, reading only their bytes.
@@ -101,9 +104,9 @@ class LazyClip:
         reader = ClipReader(self.uri)
         if indices is not None:
             return dataclasses.replace(reader.load(self.clip_id, indices=indices), video_path=self.video_path)
-        if self._clip is None:
-            self._clip = dataclasses.replace(reader.load(self.clip_id), video_path=self.video_path)
-        return self._clip
+        version = _opened(self.uri, os.getpid()).frame_store().version
+        found = _recent(self.uri, self.clip_id, version, os.getpid())
+        return dataclasses.replace(found, video_path=self.video_path)
 
     def __getattr__(self, name: str) -> Any:
         # only names that are not found on this class arrive here; copying and pickling look for dunders
@@ -116,6 +119,12 @@ class LazyClip:
 
     def __repr__(self) -> str:
         return f"LazyClip({self.video_path!r}, clip_id={self.clip_id[:12]!r})"
+
+
+@lru_cache(maxsize=RECENT_CLIPS)
+def _recent(uri: str, clip_id: str, version: int, process: int) -> Clip:
+    """Clips that this process used last: frames and metadata of one are asked for one after the other."""
+    return ClipReader(uri).load(clip_id)
 
 
 @lru_cache(maxsize=32)
