@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -356,7 +357,9 @@ def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | 
         write_rejected(target, rejected)
         return str(target)
     try:
-        target.unlink(missing_ok=True)
+        # on a read-only disk a build that has nothing to do is none that fails
+        if os.path.lexists(target):
+            target.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{target}: cannot be removed: {error.strerror or error}") from error
     return None

@@ -388,3 +388,22 @@ def test_a_full_disk_keeps_what_was_committed(tmp_path: Path, videos: Path) -> N
         assert (dataset.frames.count(), dataset.samples.count()) == (12, 12)
         assert report.reused >= stored.frames.count() - report.decoded
         assert dataset.verify(deep=True, video_root=videos).ok
+
+
+def test_a_dataset_on_a_read_only_disk_is_read_and_not_built(tmp_path: Path, videos: Path) -> None:
+    with tmpfs(tmp_path / "disk", "48m") as disk:
+        dataset = vrldata.create(disk / "clips")
+        build(dataset, [row("a.mp4", 1)], videos)
+        dataset.create_release("v1")
+        disk.remount("ro")
+        stored = vrldata.open(f"{disk}/clips@v1")
+        (clip,) = stored.clips_of(stored.sample("rows/1"))
+        assert numbers(clip) == clip.metadata.frame_indices.tolist()
+        assert [row["sample_id"] for row in stored.torch()] == ["rows/1"]
+        assert stored.sql("SELECT count(*) AS n FROM frames").column("n").to_pylist() == [1]
+        assert stored.verify(deep=True, video_root=videos).ok
+        assert build(dataset, [row("a.mp4", 1)], videos).reused == 1
+        with pytest.raises(vrldata.StoreError, match="Read-only file system"):
+            build(dataset, [row("a.mp4", 1), row("b.mp4", 2)], videos)
+        disk.remount("rw")
+        assert build(dataset, [row("a.mp4", 1), row("b.mp4", 2)], videos).decoded == 1
