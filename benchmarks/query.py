@@ -4,7 +4,8 @@
     python benchmarks/query.py --rows 100000 --json query.json
 
 Both run in this process in turn. The first run of each statement is given apart from the median of the
-others: `Dataset.sql` keeps the columns that statements group and filter by in memory between statements.
+others: `Dataset.sql` keeps the columns that statements group and filter by in memory between statements. The
+ratio is the median over the pairs of runs. Processor time tells more than time where other programs run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ STATEMENTS = {
     "best of": "SELECT sample_id, trajectory_id FROM trajectories QUALIFY row_number() OVER "
     "(PARTITION BY sample_id ORDER BY reward DESC) = 1",
     "text pattern": "SELECT count(*) FROM trajectories WHERE response LIKE '%red red red%'",
+    "text pattern, rows": "SELECT sample_id, response FROM trajectories "
+    "WHERE response LIKE '%red red red red%'",
     "lookup by sample_id": "SELECT * FROM trajectories WHERE sample_id = 'sample-777'",
+    "best rows": "SELECT * FROM trajectories ORDER BY reward DESC LIMIT 100",
+    "worst rows of late steps": "SELECT * FROM trajectories WHERE step > 50 ORDER BY reward LIMIT 20",
+    "one row in 10000": "SELECT * FROM trajectories WHERE reward > 0.9999",
+    "one row in 100": "SELECT * FROM trajectories WHERE reward > 0.99",
+    "one row in 2, text": "SELECT sample_id, response FROM trajectories WHERE reward > 0.5",
 }
 SEARCH = "SELECT count(*) FROM trajectories WHERE match(response, '\"red car left\"')"
 WORDS = np.array(["red", "car", "left", "turn", "dog", "blue", "answer", "think", "because", "video"])
@@ -79,11 +87,11 @@ def trajectories(rows: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema("trajectories"))
 
 
-def milliseconds(function: Callable[[], Any]) -> float:
-    """Time of one call."""
-    begun = time.perf_counter()
+def milliseconds(function: Callable[[], Any]) -> tuple[float, float]:
+    """(time, processor time of all threads) of one call."""
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     function()
-    return 1000 * (time.perf_counter() - begun)
+    return 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - begun_cpu)
 
 
 def measure(dataset: vrldata.Dataset, parquet: Path, repeats: int) -> list[dict[str, Any]]:
@@ -96,20 +104,23 @@ def measure(dataset: vrldata.Dataset, parquet: Path, repeats: int) -> list[dict[
         for _ in range(repeats + 1):
             ours.append(milliseconds(lambda text=statement: dataset.sql(text)))
             theirs.append(milliseconds(lambda text=statement: connection.sql(text).to_arrow_table()))
-        found.append(
-            {
-                "statement": name,
-                "first_ms": ours[0],
-                "ms": statistics.median(ours[1:]),
-                "parquet_first_ms": theirs[0],
-                "parquet_ms": statistics.median(theirs[1:]),
-            }
+        one = {"statement": name} | figures("", ours) | figures("parquet_", theirs)
+        one["ratio"] = statistics.median(
+            own[0] / other[0] for own, other in zip(ours[1:], theirs[1:], strict=True)
         )
+        found.append(one)
     searches = [milliseconds(lambda: dataset.sql(SEARCH)) for _ in range(repeats + 1)]
-    found.append(
-        {"statement": "full-text phrase", "first_ms": searches[0], "ms": statistics.median(searches[1:])}
-    )
+    found.append({"statement": "full-text phrase"} | figures("", searches))
     return found
+
+
+def figures(prefix: str, times: list[tuple[float, float]]) -> dict[str, float]:
+    """First time, then the median and the processor time of the later ones, in milliseconds."""
+    return {
+        f"{prefix}first_ms": times[0][0],
+        f"{prefix}ms": statistics.median(wall for wall, _ in times[1:]),
+        f"{prefix}cpu_ms": statistics.median(cpu for _, cpu in times[1:]),
+    }
 
 
 def main() -> None:
@@ -125,7 +136,7 @@ def main() -> None:
         pq.write_table(rows, parquet)
         dataset = vrldata.create(Path(folder) / "dataset")
         merge_rows(dataset, "trajectories", rows)
-        indexed = milliseconds(lambda: maintain_indexes(dataset, "trajectories"))
+        indexed, _ = milliseconds(lambda: maintain_indexes(dataset, "trajectories"))
         del rows
         found = measure(dataset, parquet, arguments.repeats)
     versions = {name: version(name) for name in ("pylance", "duckdb", "pyarrow")}
@@ -133,11 +144,12 @@ def main() -> None:
         f"{arguments.rows} trajectories, indexes made in {indexed / 1000:.1f} s, "
         f"{versions}, {platform.machine()}"
     )
-    print(f"{'statement':22s} {'first ms':>9s} {'ms':>8s} {'Parquet ms':>11s} {'ratio':>6s}")
+    print(f"{'statement':24s} {'first ms':>9s} {'ms':>8s} {'cpu':>8s} {'Parquet ms':>11s} {'cpu':>8s} ratio")
     for one in found:
-        other = one.get("parquet_ms")
-        beside = f"{other:11.1f} {one['ms'] / other:6.2f}" if other else ""
-        print(f"{one['statement']:22s} {one['first_ms']:9.1f} {one['ms']:8.1f} {beside}")
+        beside = ""
+        if "ratio" in one:
+            beside = f"{one['parquet_ms']:11.1f} {one['parquet_cpu_ms']:8.1f} {one['ratio']:5.2f}"
+        print(f"{one['statement']:24s} {one['first_ms']:9.1f} {one['ms']:8.1f} {one['cpu_ms']:8.1f} {beside}")
     if arguments.json:
         result = {"rows": arguments.rows, "index_s": indexed / 1000, "versions": versions, "results": found}
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from vrldata.commits import sql_text
 from vrldata.errors import FilterError, nearest
-from vrldata.query_late import positions_tree
-from vrldata.query_search import SEARCH_FUNCTIONS, search_expression
+from vrldata.query_errors import explain, first_line, listed
+from vrldata.query_late import COST_OF_TAKING, MOST_ROWS, key_lookup, limited, pays, positions_tree
+from vrldata.query_search import SEARCH_FUNCTIONS, SEARCHED, search_expression
 from vrldata.query_source import TableSource
 from vrldata.query_syntax import (
     MAP_COLUMN,
@@ -44,6 +47,8 @@ from vrldata.tables import PAYLOAD_COLUMN, TABLES
 if TYPE_CHECKING:
     import duckdb
     import lance
+    import numpy as np
+    from numpy.typing import NDArray
 
     from vrldata.dataset import Dataset
 
@@ -56,6 +61,21 @@ _BEST_OF_VIEW = (
     "(PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
 )
 _LARGEST_INT64_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """What one statement runs with.
+
+    Attributes:
+        tables: each at one version, however often it is read.
+        searches: (column, words, mode) of the full-text searches so far, to the names of their results.
+    """
+
+    dataset: Dataset
+    connection: duckdb.DuckDBPyConnection
+    tables: Mapping[str, lance.LanceDataset]
+    searches: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
 
 def run_sql(dataset: Dataset, statement: str) -> pa.Table:
@@ -71,78 +91,100 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
     try:
         tree = _parse(connection, statement)
         named = tables_named(tree)
-        searches: dict[tuple[str, str, str], str] = {}
-        rows = _few_rows(connection, dataset, tree, searches)
-        if rows is not None:
-            connection.register(named[0], rows)
-            rewritten, _ = _rewrite(connection, dataset, statement, tree, searches, maps=False)
-            return _plain_types(connection.sql(rewritten).to_arrow_table())
-        return _plain_types(_run(connection, dataset, statement, tree, searches))
+        tables = {name: _table(dataset, name) for name in named}
+        session = _Session(dataset=dataset, connection=connection, tables=tables)
+        rows = _few_rows(session, tree)
+        if rows is None:
+            return _plain_types(_run(session, statement, tree))
+        connection.register(named[0], rows)
+        rewritten, _ = _rewrite(session, statement, tree, maps=False)
+        return _plain_types(connection.sql(rewritten).to_arrow_table())
     except duckdb.Error as error:
-        raise FilterError(f"SQL: {_explain(dataset, named, error)}") from error
+        message = explain(lambda table: visible_columns(dataset, table), named, error)
+        raise FilterError(f"SQL: {message}") from error
     finally:
         connection.close()
 
 
-def _run(
-    connection: duckdb.DuckDBPyConnection,
-    dataset: Dataset,
-    statement: str,
-    tree: dict[str, Any],
-    searches: dict[tuple[str, str, str], str],
-    *,
-    positions: bool = False,
-) -> pa.Table:
+def _run(session: _Session, statement: str, tree: dict[str, Any], *, numbered: bool = False) -> pa.Table:
     """The result of a statement over whole tables, of which only the columns that it names are read.
 
     Args:
-        positions: the tables have a further column `POSITION`.
+        numbered: the tables have a further column `POSITION`.
     """
-    rewritten, lookups = _rewrite(connection, dataset, statement, tree, searches)
+    rewritten, lookups = _rewrite(session, statement, tree)
     columns = columns_named(tree)
     for name in tables_named(tree):
         maps = lookups if name == "trajectories" else {}
-        source = TableSource(
-            _table(dataset, name), hidden=HIDDEN_COLUMNS, map_lookups=maps, positions=positions
-        )
+        source = TableSource(session.tables[name], hidden=HIDDEN_COLUMNS, map_lookups=maps, numbered=numbered)
         table = source.in_memory([*columns, *lookups]) if columns is not None else None
-        connection.register(name, source if table is None else table)
+        session.connection.register(name, source if table is None else table)
     if calls_best_of(tree):
-        connection.execute(_BEST_OF_VIEW)
-    return connection.sql(rewritten).to_arrow_table()
+        session.connection.execute(_BEST_OF_VIEW)
+    return session.connection.sql(rewritten).to_arrow_table()
 
 
-def _few_rows(
-    connection: duckdb.DuckDBPyConnection,
-    dataset: Dataset,
-    tree: dict[str, Any],
-    searches: dict[tuple[str, str, str], str],
-) -> pa.Table | None:
-    """The rows that a statement with ORDER BY and LIMIT returns, with all columns; None for other statements.
+def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource | None:
+    """The rows that a statement over one table needs, with the columns that it names; None for all rows.
 
-    They are found from the columns that it sorts and filters by, so that wide columns of the others stay
-    unread.
+    They are found by an index on the key, or from the columns that the statement filters and sorts by, so
+    that wide columns of the others stay unread.
     """
+    if len(session.tables) != 1:
+        return None
+    [table] = session.tables.values()
+    source = TableSource(table, hidden=HIDDEN_COLUMNS)
+    columns = _columns_to_take(source.schema.names, tree)
+    key = key_lookup(tree)
+    if key is not None and key[0] in columns:
+        return table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
+    if columns_named(tree) is not None and source.fits_in_memory(columns):
+        return None
+    positions = _positions(session, tree, source)
+    if positions is None:
+        return None
+    if not len(positions):
+        return table.schema.empty_table().select(columns)
+    is_stretch = positions[-1] - positions[0] + 1 == len(positions) <= MOST_ROWS
+    if is_stretch or pays(source.num_rows, len(positions)):
+        return table.take(positions.tolist(), columns=columns)
+    return TableSource(table, hidden=HIDDEN_COLUMNS, positions=positions)
+
+
+def _columns_to_take(columns: Sequence[str], tree: dict[str, Any]) -> list[str]:
+    """Those of the table's columns that the statement names, or all where that cannot be told."""
+    named = columns_named(tree, lookups=True)
+    if named is None:
+        return list(columns)
+    if any(node.get("function_name") in SEARCH_FUNCTIONS for node in nodes_of(tree)):
+        # what a search has found is joined by the key
+        named |= {key for _, key in SEARCHED.values()}
+    return [name for name in columns if name.lower() in named] or list(columns[:1])
+
+
+def _positions(session: _Session, tree: dict[str, Any], source: TableSource) -> NDArray[np.int64] | None:
+    """Places of the rows that a statement needs, in order; None where they are not found before it runs."""
     import duckdb
     import numpy as np
 
-    wanted = positions_tree(tree, _scalar_functions())
-    if wanted is None:
+    first_tree = positions_tree(tree, source.num_rows, _scalar_functions())
+    if first_tree is None:
         return None
-    [name] = tables_named(tree)
-    table = _table(dataset, name)
+    too_many = None
+    named = columns_named(first_tree) or source.schema.names
+    if not source.fits_in_memory([name for name in source.schema.names if name.lower() in named]):
+        # text that is read to find rows is not read twice, but for few rows
+        too_many = source.num_rows // COST_OF_TAKING + 1
+        first_tree = limited(first_tree, too_many)
+    connection = session.connection
     try:
-        parsed = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(wanted)]).fetchall()
-        first = parsed[0][0]
-        found = _run(connection, dataset, first, _parse(connection, first), searches, positions=True)
+        parsed = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(first_tree)])
+        first = parsed.fetchall()[0][0]
+        found = _run(session, first, _parse(connection, first), numbered=True)
     except (duckdb.Error, FilterError):
         # the statement itself fails in its own words
         return None
-    positions = np.sort(found.column(POSITION).to_numpy())
-    columns = visible_columns(dataset, name)
-    if not len(positions):
-        return table.schema.empty_table().select(columns)
-    return table.take(positions.tolist(), columns=columns)
+    return None if found.num_rows == too_many else np.sort(found.column(POSITION).to_numpy())
 
 
 @cache
@@ -194,7 +236,7 @@ def filter_rows(
     known = visible_columns(dataset, table)
     for name in columns or ():
         if name not in known:
-            raise FilterError(f"no column {name!r} in {table}.{nearest(name, known)}{_listed(known)}")
+            raise FilterError(f"no column {name!r} in {table}.{nearest(name, known)}{listed(known)}")
     chosen = ", ".join(quoted(name) for name in columns) if columns else "*"
     # the line break ends a comment that a predicate may close with
     where = f" WHERE ({filter}\n)" if filter else ""
@@ -240,25 +282,18 @@ def _parse(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, A
             raise FilterError(
                 "SQL: only one SELECT statement can be run here; datasets are changed by vrldata's commands"
             )
-        raise FilterError(f"SQL: {_first_line(message)}")
+        raise FilterError(f"SQL: {first_line(message)}")
     if len(tree.get("statements", [])) != 1:
         raise FilterError(f"SQL: expected one SELECT statement, found {len(tree.get('statements', []))}")
     return tree
 
 
 def _rewrite(
-    connection: duckdb.DuckDBPyConnection,
-    dataset: Dataset,
-    statement: str,
-    tree: dict[str, Any],
-    searches: dict[tuple[str, str, str], str],
-    *,
-    maps: bool = True,
+    session: _Session, statement: str, tree: dict[str, Any], *, maps: bool = True
 ) -> tuple[str, dict[str, tuple[str, str]]]:
     """`statement` with full-text functions as joins on search results and `rewards['x']` as plain columns.
 
     Args:
-        searches: (column, words, mode) to the name of the result, of this statement so far.
         maps: False leaves `rewards['x']` as it is.
     """
     source = statement.encode()
@@ -269,7 +304,7 @@ def _rewrite(
         kind = node.get("type")
         if kind == "FUNCTION" and node.get("function_name") in SEARCH_FUNCTIONS:
             start = node["query_location"]
-            text = search_expression(connection, dataset, node, searches)
+            text = search_expression(session.connection, session.dataset, node, session.searches)
             edits.append((start, start + node["query_location_length"], text))
         elif direct and (lookup := map_lookup(node)) is not None:
             qualifier, key, start = lookup
@@ -284,14 +319,22 @@ def _rewrite(
 
 def _plain_types(table: pa.Table) -> pa.Table:
     """`table` with JSON as text, and DuckDB's 128-bit integers (sums) as int64 where they fit."""
-    for index, field in enumerate(table.schema):
+    for index, column_field in enumerate(table.schema):
         column = table.column(index)
-        if isinstance(field.type, pa.BaseExtensionType):
-            storage = pa.chunked_array([chunk.storage for chunk in column.chunks], field.type.storage_type)
-            table = table.set_column(index, pa.field(field.name, storage.type), storage)
-        elif pa.types.is_decimal(field.type) and field.type.precision == 38 and field.type.scale == 0:
+        if isinstance(column_field.type, pa.BaseExtensionType):
+            storage = pa.chunked_array(
+                [chunk.storage for chunk in column.chunks], column_field.type.storage_type
+            )
+            table = table.set_column(index, pa.field(column_field.name, storage.type), storage)
+        elif (
+            pa.types.is_decimal(column_field.type)
+            and column_field.type.precision == 38
+            and column_field.type.scale == 0
+        ):
             try:
-                table = table.set_column(index, pa.field(field.name, pa.int64()), column.cast(pa.int64()))
+                table = table.set_column(
+                    index, pa.field(column_field.name, pa.int64()), column.cast(pa.int64())
+                )
             except pa.ArrowInvalid:
                 # beyond 64 bits: the decimal stays
                 continue
@@ -308,37 +351,3 @@ def _distinct(names: Sequence[str]) -> list[str]:
             unique = f"{name}_{number}"
         given.append(unique)
     return given
-
-
-def _explain(dataset: Dataset, named: Sequence[str], error: Exception) -> str:
-    """One line for an error of DuckDB, with the nearest name where a name is wrong."""
-    message = str(error)
-    missing = re.search(r'[Cc]olumn "([^"]+)" not found|does not have a column named "([^"]+)"', message)
-    if missing:
-        name = missing.group(1) or missing.group(2)
-        columns = {table: visible_columns(dataset, table) for table in TABLES}
-        known = sorted({column for table in named for column in columns[table]})
-        owners = [table for table in TABLES if name in columns[table]]
-        hint = f" It is a column of {', '.join(owners)}." if owners else nearest(name, known)
-        return f"no column {name!r} in {' and '.join(named) or 'no table'}.{hint or _listed(known)}"
-    missing = re.search(r"Table with name (.+?) does not exist", message)
-    if missing:
-        if missing.group(1) in TABLES:
-            return f"{missing.group(1)} is read by its name in FROM or JOIN, not by a function or a write"
-        hint = nearest(missing.group(1), TABLES)
-        return f"no table {missing.group(1)!r}.{hint} Tables: {', '.join(TABLES)}."
-    if "disabled by configuration" in message or "Permission Error" in message:
-        return "statements read the dataset's tables only; files, URLs and settings are out of reach"
-    return _first_line(message)
-
-
-def _first_line(message: str) -> str:
-    line = message.strip().splitlines()[0] if message.strip() else "the statement failed"
-    hint = re.search(r"Did you mean \"?([^\"?\n]+)\"?\??", message)
-    if 'at or near "end"' in line:
-        return f'{line}; the columns "start" and "end" are written in double quotes'
-    return re.sub(r"^(?:\w+ )+Error: ", "", line) + (f" Did you mean {hint.group(1)!r}?" if hint else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f" Columns: {', '.join(names)}."

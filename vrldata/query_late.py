@@ -1,4 +1,4 @@
-"""Statements that sort or filter a table and want few whole rows of it: which rows, from what must be read.
+"""Statements that want few whole rows of a large table: which rows, from what must be read of all of them.
 
 `SELECT * FROM trajectories ORDER BY reward DESC LIMIT 20` needs one column of all rows and all columns of
 twenty. `positions_tree` gives the statement that finds their positions; running it, and the statement proper
@@ -15,82 +15,139 @@ from vrldata.query_search import SEARCH_FUNCTIONS
 from vrldata.query_syntax import POSITION, is_key_lookup, nodes_of
 from vrldata.tables import TABLES
 
-MOST_ROWS = 10_000
-"""Rows from which taking them one by one costs more than it saves."""
+MOST_ROWS = 50_000
+"""Rows that are taken one by one at most."""
+
+COST_OF_TAKING = 20
+"""Time to take a row from anywhere, in times to read it in passing."""
 
 _PLAIN = {"type": "", "class": "", "alias": "", "query_location": 0, "query_location_length": 0}
+_POSITION = {**_PLAIN, "type": "COLUMN_REF", "class": "COLUMN_REF", "column_names": [POSITION]}
 
 
-def positions_tree(tree: dict[str, Any], scalar_functions: frozenset[str]) -> dict[str, Any] | None:
+def pays(num_rows: int, num_wanted: int) -> bool:
+    """Whether taking `num_wanted` of `num_rows` rows is quicker than reading all."""
+    return num_wanted <= MOST_ROWS and num_wanted * COST_OF_TAKING <= num_rows
+
+
+def key_lookup(tree: dict[str, Any]) -> tuple[str, str] | None:
+    """(key column, value) where a statement reads one table, and of it the rows of one key alone.
+
+    Its result is the same over these rows as over the whole table.
+    """
+    nodes = list(nodes_of(tree))
+    node = tree["statements"][0]["node"]
+    table = node.get("from_table") or {}
+    if sum("table_name" in one for one in nodes) != 1 or table.get("type") != "BASE_TABLE" or table["sample"]:
+        return None
+    where = node.get("where_clause") or {}
+    required = where["children"] if where.get("type") == "CONJUNCTION_AND" else [where]
+    for one in filter(is_key_lookup, required):
+        left, right = one["left"], one["right"]
+        column, constant = (right, left) if left.get("class") == "CONSTANT" else (left, right)
+        literal = constant.get("literal") or {}
+        if literal.get("kind") == "STRING":
+            return str(column["column_names"][-1]).lower(), literal["text"]
+    return None
+
+
+def positions_tree(
+    tree: dict[str, Any], num_rows: int, scalar_functions: frozenset[str]
+) -> dict[str, Any] | None:
     """The syntax tree of `SELECT __position FROM … WHERE … ORDER BY … LIMIT …`; None where it is no use.
 
-    The rows that it finds, put in place of the table, give the statement's result: it has one table, an
-    order and a limit, and computes each row of its result from one row of the table.
+    The rows that it finds, put in place of the table, give the statement's result: that has one table, and
+    computes each of its rows from one row of the table. Without a limit, order does not matter here.
 
     Args:
-        tree: of one statement.
+        tree: of one statement that names one table.
+        num_rows: of the table.
         scalar_functions: names of functions of one row that give the same value twice.
     """
     node = tree["statements"][0]["node"]
-    parts = _parts(node)
-    if parts is None:
+    if not _is_plain(node):
         return None
-    orders, limit = parts
+    modifiers = {modifier["type"]: modifier for modifier in copy.deepcopy(node["modifiers"])}
+    limit = modifiers.get("LIMIT_MODIFIER")
+    orders = modifiers.get("ORDER_MODIFIER", {"orders": []})["orders"]
+    if limit is not None:
+        reach = _reach_of(limit)
+        in_stored_order = not orders and not node["where_clause"]
+        if not reach or reach > MOST_ROWS or not (in_stored_order or pays(num_rows, reach)):
+            return None
+        modifiers["LIMIT_MODIFIER"] = _limit(reach)
+    elif node["where_clause"]:
+        orders, modifiers = [], {}
+    else:
+        return None
     aliases = {item["alias"].lower(): item for item in node["select_list"] if item.get("alias")}
-    found = copy.deepcopy(tree)
-    first = found["statements"][0]["node"]
-    sorted_by = first["modifiers"][orders]["orders"]
-    for order in sorted_by:
+    for order in orders:
         named = _plain_name(order["expression"])
         if named in aliases:
             order["expression"] = {**copy.deepcopy(aliases[named]), "alias": ""}
-    read = [order["expression"] for order in sorted_by] + [first["where_clause"] or {}]
-    if any(is_key_lookup(one) for one in nodes_of(read)) or not all(
-        _is_of_one_row(one, scalar_functions) for one in nodes_of([read, node["select_list"]])
-    ):
+    if not _can_come_first(node, [order["expression"] for order in orders], aliases, scalar_functions):
         return None
-    if any(_stands_for_another(one, aliases) for one in _columns_in(read)):
-        return None
-    constants = (order["expression"].get("class") for order in sorted_by)
-    stars = (one.get("type") == "STAR" for one in nodes_of(read))
-    if "CONSTANT" in constants or any(stars):
-        # a number names a column of the result
-        return None
-    first["select_list"] = [
-        {**_PLAIN, "type": "COLUMN_REF", "class": "COLUMN_REF", "column_names": [POSITION]}
-    ]
-    first["modifiers"][limit]["limit"]["literal"]["text"] = str(_limit_of(node["modifiers"][limit]))
-    first["modifiers"][limit]["offset"] = None
-    return found
+    return _with_node(tree, {**node, "select_list": [_POSITION], "modifiers": list(modifiers.values())})
 
 
-def _parts(node: dict[str, Any]) -> tuple[int, int] | None:
-    """Places of ORDER BY and LIMIT among the modifiers of a plain SELECT over one table."""
+def limited(tree: dict[str, Any], num_rows: int) -> dict[str, Any]:
+    """The statement with a limit, if it has none."""
+    node = tree["statements"][0]["node"]
+    if any(modifier["type"] == "LIMIT_MODIFIER" for modifier in node["modifiers"]):
+        return tree
+    return _with_node(tree, {**node, "modifiers": [*node["modifiers"], _limit(num_rows)]})
+
+
+def _with_node(tree: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    return {**tree, "statements": [{**tree["statements"][0], "node": node}]}
+
+
+def _is_plain(node: dict[str, Any]) -> bool:
+    """Whether this is a SELECT over one table, perhaps with WHERE, ORDER BY and LIMIT, and nothing else."""
     table = node.get("from_table") or {}
     if node.get("type") != "SELECT_NODE" or table.get("type") != "BASE_TABLE":
-        return None
+        return False
     unusual = [node["cte_map"]["map"], node["group_expressions"], node["group_sets"]]
     unusual += [node["having"], node["sample"], node["qualify"], table["sample"], table["at_clause"]]
     unusual += [table["column_name_alias"], table["schema_name"], table["catalog_name"]]
     kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if any(unusual) or sorted(kinds) != ["LIMIT_MODIFIER", "ORDER_MODIFIER"]:
-        return None
-    limit = kinds.index("LIMIT_MODIFIER")
-    if str(table["table_name"]).lower() not in TABLES or not _limit_of(node["modifiers"][limit]):
-        return None
-    return kinds.index("ORDER_MODIFIER"), limit
+    usual = {"ORDER_MODIFIER", "LIMIT_MODIFIER"}
+    return not any(unusual) and usual.issuperset(kinds) and str(table["table_name"]).lower() in TABLES
 
 
-def _limit_of(modifier: dict[str, Any]) -> int:
-    """Rows that LIMIT and OFFSET reach; 0 where that is not plain, or too many."""
+def _can_come_first(
+    node: dict[str, Any],
+    sorted_by: list[dict[str, Any]],
+    aliases: dict[str, dict[str, Any]],
+    scalar_functions: frozenset[str],
+) -> bool:
+    """Whether the rows can be filtered and sorted before the expressions of the select list are computed."""
+    read = [*sorted_by, node["where_clause"] or {}]
+    if not all(_is_of_one_row(one, scalar_functions) for one in nodes_of([read, node["select_list"]])):
+        return False
+    # a number names a column of the result, a star all of them
+    if any(expression.get("class") == "CONSTANT" for expression in sorted_by):
+        return False
+    if any(one.get("type") == "STAR" or is_key_lookup(one) for one in nodes_of(read)):
+        return False
+    return not any(_stands_for_another(one, aliases) for one in _columns_in(read))
+
+
+def _limit(rows: int) -> dict[str, Any]:
+    constant = {**_PLAIN, "class": "CONSTANT", "type": "VALUE_CONSTANT"}
+    constant["literal"] = {"kind": "INTEGER", "text": str(rows)}
+    return {"type": "LIMIT_MODIFIER", "limit": constant, "offset": None, "limit_type": "ROW_COUNT"}
+
+
+def _reach_of(modifier: dict[str, Any]) -> int:
+    """Rows that LIMIT and OFFSET reach; 0 where that is not plain."""
     reach = 0
     for part in (modifier["limit"], modifier["offset"]):
         literal = (part or {}).get("literal") or {}
         if part is not None and literal.get("kind") != "INTEGER":
             return 0
         reach += int(literal.get("text", 0))
-    usable = modifier["limit_type"] == "ROW_COUNT" and modifier["limit"] is not None
-    return reach if usable and reach <= MOST_ROWS else 0
+    return reach if modifier["limit_type"] == "ROW_COUNT" and modifier["limit"] is not None else 0
 
 
 def _is_of_one_row(node: dict[str, Any], scalar_functions: frozenset[str]) -> bool:

@@ -21,12 +21,16 @@ from vrldata.query_syntax import POSITION
 
 if TYPE_CHECKING:
     import lance
+    from numpy.typing import NDArray
 
 CACHE_BYTES = 512 << 20
 """Most memory that columns kept between statements may take, over all tables of the process."""
 
 BATCH_ROWS = 65_536
 LARGEST_TEXT_BATCH = 8_192
+
+STRETCH_ROWS = 122_880
+"""Rows that share a dictionary of text: those that DuckDB reads at a time."""
 
 _WIDE = frozenset({"response", "problem", "extra", "spec", "reason", "token_ids", "log_probs", "message"})
 """Columns that are long by nature: they stream."""
@@ -77,7 +81,8 @@ class TableSource(pads.Dataset):
         table: the Lance table at the version to read.
         hidden: columns that do not exist for SQL, such as pixels.
         map_lookups: further columns by name, each a (map column, key) whose value they hold.
-        positions: a further column `POSITION` holds the place of each row in the table, counted from 0.
+        numbered: a further column `POSITION` holds the place of each row in the table, counted from 0.
+        positions: places of the rows that there are for SQL, ascending; None for all.
     """
 
     def __init__(
@@ -86,7 +91,8 @@ class TableSource(pads.Dataset):
         *,
         hidden: Sequence[str] = (),
         map_lookups: Mapping[str, tuple[str, str]] | None = None,
-        positions: bool = False,
+        numbered: bool = False,
+        positions: NDArray[np.int64] | None = None,
     ) -> None:
         # pyarrow's own initialiser refuses subclasses in Python; nothing of it is needed
         self._table = table
@@ -96,10 +102,15 @@ class TableSource(pads.Dataset):
             pa.field(name, table.schema.field(column).type.item_type)
             for name, (column, _) in self._lookups.items()
         ]
-        if positions:
+        if numbered:
             fields.append(pa.field(POSITION, pa.int64()))
-        self._computed = {*self._lookups, *([POSITION] if positions else [])}
+        self._computed = {*self._lookups, *([POSITION] if numbered else [])}
         self._schema = pa.schema(fields)
+        self.num_rows = int(table.count_rows())
+        self._kept: NDArray[np.bool_] | None = None
+        if positions is not None:
+            self._kept = np.zeros(self.num_rows, dtype=bool)
+            self._kept[positions] = True
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +124,9 @@ class TableSource(pads.Dataset):
         names = list(columns) if columns is not None else self._schema.names
         tested = self._columns_of(filter)
         needed = list(dict.fromkeys([*names, *tested]))
-        if self._fits_cache(needed) and not (filter is not None and _POINT_LOOKUP.search(str(filter))):
+        if self._kept is not None:
+            return self._streamed(names, needed, filter)
+        if self.fits_in_memory(needed) and not (filter is not None and _POINT_LOOKUP.search(str(filter))):
             cached = pa.table([self._cached(name) for name in needed], names=needed)
             return pads.dataset(cached).scanner(columns=names, filter=filter)
         if not self._computed.intersection(needed):
@@ -131,7 +144,7 @@ class TableSource(pads.Dataset):
         # a table needs a column to have rows, as for count(*)
         narrow = (field.name for field in self._schema if pa.types.is_primitive(field.type))
         names = names or [next(narrow, self._schema.names[0])]
-        if not self._fits_cache(names):
+        if not self.fits_in_memory(names):
             return None
         return pa.table([self._cached(name) for name in names], names=names)
 
@@ -159,8 +172,13 @@ class TableSource(pads.Dataset):
         columns = list(dict.fromkeys([*stored, *maps])) or self._schema.names[:1]
         position = 0
         for batch in self._table.scanner(columns=columns, batch_size=LARGEST_TEXT_BATCH).to_batches():
-            yield pa.record_batch([self._column_of(batch, name, position) for name in needed], schema=schema)
+            rows = pa.record_batch([self._column_of(batch, name, position) for name in needed], schema=schema)
+            kept = None if self._kept is None else self._kept[position : position + batch.num_rows]
             position += batch.num_rows
+            if kept is None or kept.all():
+                yield rows
+            elif kept.any():
+                yield rows.filter(pa.array(kept))
 
     def _column_of(self, rows: Any, name: str, position: int = 0) -> Any:
         """A column of `rows`, of which the first lies at `position` of the table."""
@@ -178,18 +196,19 @@ class TableSource(pads.Dataset):
         text = str(filter)
         return [name for name in self._schema.names if name in text]
 
-    def _fits_cache(self, names: list[str]) -> bool:
+    def fits_in_memory(self, names: Sequence[str]) -> bool:
+        """Whether these columns may be kept between statements."""
         row_bytes = 0
         for name in names:
             type_ = self._schema.field(name).type
             if name in _WIDE or not (pa.types.is_primitive(type_) or pa.types.is_string(type_)):
                 return False
             row_bytes += 80 if pa.types.is_string(type_) else type_.bit_width // 8 + 1
-        return row_bytes * self._table.count_rows() <= CACHE_BYTES // 2
+        return row_bytes * self.num_rows <= CACHE_BYTES // 2
 
     def _cached(self, name: str) -> pa.ChunkedArray:
         if name == POSITION:
-            return pa.chunked_array([np.arange(self._table.count_rows())])
+            return pa.chunked_array([np.arange(self.num_rows)])
         key = (_identity(self._table), name)
         column = _CACHE.get(key)
         if column is None:
@@ -201,12 +220,24 @@ class TableSource(pads.Dataset):
 
 
 def _with_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text with few distinct values as a dictionary, which DuckDB groups and filters several times faster."""
+    """Text that repeats as a dictionary, which DuckDB groups, joins and filters up to several times faster.
+
+    One dictionary where there are few distinct values, such as models; one for each stretch of rows where
+    values repeat near by, such as the sample of several responses.
+    """
     if not pa.types.is_string(column.type) or len(column) < BATCH_ROWS:
         return column
-    if pc.count_distinct(column.slice(0, BATCH_ROWS)).as_py() > BATCH_ROWS // 16:
+    distinct = pc.count_distinct(column.slice(0, BATCH_ROWS)).as_py()
+    if distinct <= BATCH_ROWS // 16:
+        return column.dictionary_encode().unify_dictionaries().combine_chunks()
+    if distinct > BATCH_ROWS // 2:
         return column
-    return column.dictionary_encode().unify_dictionaries().combine_chunks()
+    stretches = [column.slice(start, STRETCH_ROWS) for start in range(0, len(column), STRETCH_ROWS)]
+    return pa.chunked_array([_one_chunk(stretch).dictionary_encode() for stretch in stretches])
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _identity(table: lance.LanceDataset) -> tuple[str, int, str]:

@@ -25,13 +25,14 @@ KEY_COLUMNS = ("sample_id", "trajectory_id", "clip_id")
 
 def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
     """Every object of a tree, outer ones first."""
-    if isinstance(tree, dict):
-        yield tree
-        for value in tree.values():
-            yield from nodes_of(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from nodes_of(value)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            node = list(node.values())
+        if isinstance(node, list):
+            waiting.extend(item for item in reversed(node) if isinstance(item, (dict, list)))
 
 
 def tables_named(tree: dict[str, Any]) -> list[str]:
@@ -47,20 +48,25 @@ def calls_best_of(tree: dict[str, Any]) -> bool:
     return any(node.get("function_name") == BEST_OF for node in nodes_of(tree))
 
 
-def columns_named(tree: dict[str, Any]) -> set[str] | None:
+def columns_named(tree: dict[str, Any], *, lookups: bool = False) -> set[str] | None:
     """Every column that a plain statement can touch, but for `rewards['x']`; None where that cannot be told.
 
     A row taken as a value (`SELECT t FROM samples t`), a natural join or a star may touch columns unnamed.
     None for a lookup by key as well, which is better left to an index.
+
+    Args:
+        lookups: of rows by key and of rewards by name count as well.
     """
     nodes = list(nodes_of(tree))
     unnamed = any(node.get("ref_type") == "NATURAL" for node in nodes) or calls_best_of(tree)
-    if unnamed or not reads_tables_directly(tree) or any(is_key_lookup(node) for node in nodes):
+    by_key = not lookups and any(is_key_lookup(node) for node in nodes)
+    if unnamed or by_key or not reads_tables_directly(tree):
         return None
     tables = {
         str(node[name]).lower() for node in nodes if "table_name" in node for name in ("table_name", "alias")
     }
-    rewritten = {id(node["children"][0]) for node in nodes if map_lookup(node) is not None}
+    by_name = [] if lookups else [node for node in nodes if map_lookup(node) is not None]
+    rewritten = {id(node["children"][0]) for node in by_name}
     named: set[str] = set()
     for node in nodes:
         named.update(str(name).lower() for name in node.get("using_columns", ()))
@@ -77,7 +83,7 @@ def is_key_lookup(node: dict[str, Any]) -> bool:
     if node.get("type") != "COMPARE_EQUAL":
         return False
     sides = [node.get("left") or {}, node.get("right") or {}]
-    names = [side["column_names"][-1] for side in sides if side.get("type") == "COLUMN_REF"]
+    names = [str(side["column_names"][-1]).lower() for side in sides if side.get("type") == "COLUMN_REF"]
     constants = [side for side in sides if side.get("class") == "CONSTANT"]
     return bool(constants) and any(name in KEY_COLUMNS for name in names)
 

@@ -334,6 +334,33 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> vrldata.Dataset:
         "SELECT response, bm25(response, '\"17 of\"') AS rank FROM trajectories "
         "WHERE match(response, '\"17 of\"') ORDER BY rank DESC, trajectory_id LIMIT 5",
         "SELECT * FROM trajectories WHERE reward > 5 ORDER BY step LIMIT 5",
+        "SELECT * FROM trajectories WHERE step = 37 AND reward > 0",
+        "SELECT * FROM trajectories WHERE sample_id = 's3' ORDER BY step",
+        "SELECT * FROM trajectories t WHERE 's3' = t.Sample_ID AND step > 50 ORDER BY step LIMIT 2",
+        "SELECT count(*) AS n, max(step) AS m FROM trajectories WHERE sample_id = 's3' AND reward > 0.5",
+        "SELECT * FROM trajectories WHERE sample_id = 'it''s' OR sample_id = 's3' ORDER BY trajectory_id",
+        "SELECT * FROM trajectories WHERE sample_id = 'it''s'",
+        "SELECT count(*) AS n FROM (SELECT * FROM trajectories ORDER BY step LIMIT 30) "
+        "WHERE sample_id = 's3'",
+        "SELECT count(*) AS n FROM trajectories t WHERE sample_id = 's3' AND EXISTS "
+        "(SELECT 1 FROM trajectories u WHERE u.step = t.step AND u.sample_id <> 's3')",
+        "SELECT t.step, u.step AS other FROM trajectories t JOIN trajectories u USING (sample_id) "
+        "WHERE t.trajectory_id = 't3' ORDER BY other",
+        "SELECT trajectory_id FROM trajectories WHERE sample_id = 's3' UNION ALL "
+        "SELECT trajectory_id FROM trajectories WHERE step = 7 ORDER BY 1",
+        "SELECT response, rewards['accuracy'] AS a FROM trajectories WHERE step < 3",
+        "SELECT sample_id FROM trajectories WHERE match(response, '\"17 of\"')",
+        "SELECT count(*) OVER () AS n, response FROM trajectories WHERE step < 3",
+        "SELECT t FROM trajectories t WHERE step < 3",
+        "SELECT * FROM trajectories WHERE step > 3",
+        "SELECT response, step FROM trajectories WHERE step > 3 AND reward > 0.2 ORDER BY step, 1",
+        "SELECT sample_id, max(response) AS best FROM trajectories WHERE step > 3 GROUP BY 1 ORDER BY 1",
+        "SELECT response FROM trajectories WHERE response LIKE '%car%'",
+        "SELECT response FROM trajectories WHERE response LIKE '%17%'",
+        "SELECT response FROM trajectories LIMIT 4 OFFSET 2",
+        "SELECT * FROM trajectories LIMIT 150",
+        "SELECT * FROM trajectories WHERE step > 50 LIMIT 5 OFFSET 1",
+        "SELECT 1 AS one FROM trajectories WHERE step > 50 LIMIT 2",
         "SELECT * FROM trajectories ORDER BY step LIMIT 0",
         "SELECT max(response) FROM trajectories ORDER BY 1 LIMIT 1",
         "SELECT sample_id, max(response) AS best FROM trajectories GROUP BY 1 ORDER BY best LIMIT 3",
@@ -355,7 +382,7 @@ def test_rows_taken_late_are_those_of_the_whole_table(
     many: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     found = many.sql(statement)
-    monkeypatch.setattr(query, "positions_tree", lambda *arguments: None)
+    monkeypatch.setattr(query, "_few_rows", lambda *arguments: None)
     expected = many.sql(statement)
     assert found.schema == expected.schema
     assert found.to_pylist() == expected.to_pylist()
