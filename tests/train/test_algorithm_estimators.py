@@ -198,7 +198,17 @@ def test_rows_that_could_not_be_scored_change_nothing(estimator: str, batch: Bat
     assert bool((full[~rows] == 0).all())
 
 
-SHIFT_INVARIANT = ["grpo", "dr_grpo", "grpo_passk", "rloo", "opo", "reinforce_plus_plus_baseline", "ema_grpo"]
+SHIFT_INVARIANT = [
+    "grpo",
+    "dr_grpo",
+    "grpo_passk",
+    "rloo",
+    "opo",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+    "ema_grpo",
+    "gdpo",
+]
 
 
 @pytest.mark.parametrize("estimator", SHIFT_INVARIANT)
@@ -212,7 +222,20 @@ def test_group_estimators_ignore_a_constant_reward(estimator: str, batch: Batch,
     torch.testing.assert_close(moved, plain, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("estimator", ["grpo", "reinforce_plus_plus", "gae"])
+@given(batch=batches(), shift=st.floats(-3, 3))
+@settings(max_examples=30, deadline=None)
+def test_remax_ignores_what_the_greedy_response_earns_as_well(batch: Batch, shift: float) -> None:
+    last = batch["response_mask"].cumsum(-1).argmax(-1)
+    shifted = {**batch, "token_level_rewards": batch["token_level_rewards"].clone()}
+    shifted["token_level_rewards"][torch.arange(len(last)), last] += shift
+    shifted["reward_baselines"] = batch["reward_baselines"] + shift
+    torch.testing.assert_close(compute("remax", shifted).advantages, compute("remax", batch).advantages)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    ["grpo", "grpo_passk", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae"],
+)
 def test_normalised_estimators_ignore_the_scale_of_the_reward(estimator: str) -> None:
     rewards = torch.tensor([[0.0, 1.0], [0.0, 0.2], [0.0, 0.7], [0.0, 0.1]], dtype=torch.float64)
     batch = {
@@ -221,10 +244,27 @@ def test_normalised_estimators_ignore_the_scale_of_the_reward(estimator: str) ->
         "uid": list("aabb"),
         "valid": None,
         "values": torch.zeros_like(rewards),
+        "reward_format": torch.tensor([1.0, 0.0, 1.0, 0.5], dtype=torch.float64),
     }
     scaled = {**batch, "token_level_rewards": rewards * 10}
     torch.testing.assert_close(
         compute(estimator, scaled).advantages, compute(estimator, batch).advantages, rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("estimator", ["dr_grpo", "rloo", "opo", "remax"])
+@given(batch=batches(), scale=st.floats(0.1, 5))
+@settings(max_examples=20, deadline=None)
+def test_estimators_without_normalisation_follow_the_scale_of_the_reward(
+    estimator: str, batch: Batch, scale: float
+) -> None:
+    scaled = {
+        **batch,
+        "token_level_rewards": batch["token_level_rewards"] * scale,
+        "reward_baselines": batch["reward_baselines"] * scale,
+    }
+    torch.testing.assert_close(
+        compute(estimator, scaled).advantages, compute(estimator, batch).advantages * scale
     )
 
 

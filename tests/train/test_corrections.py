@@ -139,6 +139,53 @@ def test_stored_rows_are_neither_weighted_nor_rejected_nor_measured() -> None:
     assert mismatch_metrics(**batch, offline_row=offline_row) == pytest.approx(mismatch_metrics(**online))
 
 
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_mismatch_figures_equal_a_plain_loop(seed: int) -> None:
+    batch = make(seed)
+    rows = [logs for logs in ratios(batch) if logs]
+    w = [math.exp(log) for logs in rows for log in logs]
+    train, rollout, mask = (batch[name].tolist() for name in batch)
+    pairs = [
+        [(p, q) for p, q, m in zip(*row, strict=True) if m] for row in zip(train, rollout, mask, strict=True)
+    ]
+    perplexities = [
+        [math.exp(-sum(pair[side] for pair in row) / len(row)) for row in pairs if row] for side in (0, 1)
+    ]
+    expected = {
+        "kl": -sum(log for logs in rows for log in logs) / len(w),
+        "k3_kl": sum(value - 1 - math.log(value) for value in w) / len(w),
+        "training_ppl": sum(perplexities[0]) / len(rows),
+        "rollout_ppl": sum(perplexities[1]) / len(rows),
+        "log_ppl_diff": -sum(sum(logs) / len(logs) for logs in rows) / len(rows),
+        "chi2_token": sum(value**2 for value in w) / len(w) - 1,
+        "chi2_seq": sum(math.exp(2 * sum(logs)) for logs in rows) / len(rows) - 1,
+        "ess": sum(w) ** 2 / (len(w) * sum(value**2 for value in w)),
+        "max_prob_difference": max(abs(math.exp(p) - math.exp(q)) for row in pairs for p, q in row),
+    }
+    assert mismatch_metrics(**batch) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("mode", REJECTION_MODES)
+def test_padding_and_garbage_outside_the_mask_change_nothing(mode: str) -> None:
+    batch = make(6)
+    outside = batch["response_mask"] == 0
+    dirty = {
+        name: torch.nn.functional.pad(
+            value if name == "response_mask" else value.masked_fill(outside, math.nan), (0, 3)
+        )
+        for name, value in batch.items()
+    }
+    clean, padded = (rejection_mask(**one, mode=mode, high=1.2) for one in (batch, dirty))
+    assert torch.equal(padded.mask[:, :5], clean.mask)
+    assert not bool(padded.mask[:, 5:].any())
+    assert mismatch_metrics(**dirty) == pytest.approx(mismatch_metrics(**batch))
+    for level in ("token", "sequence"):
+        wide = rollout_weights(**dirty, level=level, batch_normalise=True)
+        narrow = rollout_weights(**batch, level=level, batch_normalise=True)
+        torch.testing.assert_close(wide[:, :5], narrow)
+
+
 def test_agreement_gives_zero_divergence_and_full_sample_size() -> None:
     batch = make(2)
     batch["rollout_log_probs"] = batch["train_log_probs"]

@@ -88,6 +88,17 @@ def test_gradient_equals_finite_differences(loss: str, seed: int) -> None:
     )
 
 
+@pytest.mark.parametrize("avg", LOSS_AVERAGES)
+def test_gradient_of_each_average_equals_finite_differences(avg: str) -> None:
+    mask = make_batch(0)["response_mask"]
+    values = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    counts = GlobalCounts(num_tokens=31, num_rows=8)
+    assert torch.autograd.gradcheck(
+        lambda leaf: aggregate(leaf, mask, mode=avg, counts=counts, max_response_length=MAX_LENGTH),
+        values.requires_grad_(),
+    )
+
+
 def test_gspo_gradient_follows_the_sequence_ratio_where_it_is_not_clipped() -> None:
     batch = make_batch(3, empty_row=False)
     leaf = batch["log_probs"].clone().requires_grad_()
@@ -387,6 +398,22 @@ def test_forbidden_token_adds_nothing_to_the_entropy() -> None:
     assert entropy.item() == pytest.approx(math.log(2))
     assert logits.grad is not None
     assert bool(torch.isfinite(logits.grad).all())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_and_entropy_equal_a_plain_loop_and_finite_differences(temperature: float) -> None:
+    logits = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.tensor([[0, 1], [4, 2]])
+    log_probs, entropy = log_probs_and_entropy(logits, labels, temperature=temperature)
+    for row in range(2):
+        for t in range(2):
+            weights = [math.exp(value / temperature) for value in logits[row, t].tolist()]
+            p = [weight / sum(weights) for weight in weights]
+            assert log_probs[row, t].item() == pytest.approx(math.log(p[int(labels[row, t])]))
+            assert entropy[row, t].item() == pytest.approx(-sum(value * math.log(value) for value in p))
+    assert torch.autograd.gradcheck(
+        lambda leaf: log_probs_and_entropy(leaf, labels, temperature=temperature), logits.requires_grad_()
+    )
 
 
 def test_temperature_divides_the_logits() -> None:

@@ -155,3 +155,53 @@ def test_one_step_off_recipe_trains_on_rollouts_of_the_update_before(
 ) -> None:
     rows = run("one-step-off", own_dataset, tiny_model, tmp_path / "run", "steps=3")
     assert [row.get("staleness/groups_1") for row in rows] == [None, 2.0, 2.0]
+
+
+KL_CHOICES = [
+    ("algorithm.kl_kind=full",),
+    ("algorithm.kl_kind=full", "algorithm.kl_grad=k2"),
+    ("algorithm.kl_kind=kl",),
+    ("algorithm.kl_kind=abs",),
+    ("algorithm.kl_kind=mse",),
+    ("algorithm.kl_kind=low_var_kl", "algorithm.kl_grad=k2"),
+    ("algorithm.kl_kind=low_var_kl", "algorithm.kl_in=reward"),
+    ("algorithm.kl_kind=abs", "algorithm.kl_in=reward"),
+    ("algorithm.kl_kind=mse", "algorithm.kl_in=reward"),
+]
+
+
+@pytest.mark.parametrize("choices", KL_CHOICES, ids=" ".join)
+def test_kl_recipe_trains_with_each_of_its_choices(
+    colour_dataset: Path, tiny_model: Path, tmp_path: Path, choices: tuple[str, ...]
+) -> None:
+    options = ("trajectories=null", "steps=2", "rollout.max_tokens=8", *choices)
+    first, second = run("kl", colour_dataset, tiny_model, tmp_path / "run", *options)
+    assert first["kl/mean"] == pytest.approx(0.0, abs=1e-6)  # the policy still is its reference
+    assert abs(second["kl/mean"]) > 1e-6
+    assert second["kl/coef"] < first["kl/coef"] == 0.05  # the KL is below its target
+    if "algorithm.kl_kind=full" in choices:
+        assert second["kl/mean"] > 0
+
+
+CORRECTION = "algorithm.correction"
+CORRECTION_CHOICES = [
+    (),
+    (f"{CORRECTION}.level=sequence", f"{CORRECTION}.batch_normalise=true"),
+    (f"{CORRECTION}.reject=token", f"{CORRECTION}.reject_low=0.5", f"{CORRECTION}.reject_high=2"),
+    (f"{CORRECTION}.reject=geometric", f"{CORRECTION}.reject_high=1.5"),
+    (f"{CORRECTION}.level=none", f"{CORRECTION}.reject=seq_max", f"{CORRECTION}.reject_high=1.5"),
+    ("algorithm.loss_avg=seq_sum",),
+]
+
+
+@pytest.mark.parametrize("choices", CORRECTION_CHOICES, ids=" ".join)
+def test_corrections_recipe_trains_with_each_of_its_choices(
+    colour_dataset: Path, tiny_model: Path, tmp_path: Path, choices: tuple[str, ...]
+) -> None:
+    options = ("trajectories=null", "prompts_per_step=4", "rollout.max_tokens=8", *choices)
+    (row,) = run("corrections", colour_dataset, tiny_model, tmp_path / "run", *options)
+    assert row["mismatch/k3_kl"] > 0  # bfloat16 is not float32
+    assert 0 <= row["correction/rejected_share"] <= 1
+    assert ("correction/weight_mean" in row) == (f"{CORRECTION}.level=none" not in choices)
+    assert row["update/grad_norm"] > 0
+    assert 1 <= row["filter/tries"] <= 3
