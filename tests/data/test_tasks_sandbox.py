@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vrldata.errors import TaskError
-from vrldata.tasks import ScoringSettings, check_answer, score
+from vrldata.tasks import ScoringSettings, check_answer, score, score_batch
 from vrldata.tasks.sandbox import check_sandbox, run_tests
 
 SOURCE = "def f(x):\n    return x + 1\n"
@@ -56,6 +56,20 @@ def test_accuracy_is_the_share_of_passed_tests() -> None:
         "open('/proc/self/environ').read()",
         "open('/scratch/big', 'wb').write(bytes(32 << 20))",
         "import ctypes; assert ctypes.CDLL(None).mount(b'none', b'/usr', b'tmpfs', 0, None) == 0",
+        "import os; os.symlink('/etc/passwd', 'x'); open('x').read()",
+        "import os; os.mkdir('d'); os.chroot('d')",
+        "import os; os.kill(-1, 9)",
+        "import ctypes; assert ctypes.CDLL(None).ptrace(16, 1, 0, 0) == 0",
+        "import ctypes; assert ctypes.CDLL(None).unshare(0x10000000) == 0",
+        "import ctypes; assert ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0",
+        "import os; os.setuid(65534)",
+        "import socket; socket.gethostbyname('localhost')",
+        "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))",
+        "import mmap; kept = [mmap.mmap(-1, 1 << 30) for _ in range(8)]",
+        "for number in range(100): open(f'file{number}', 'wb').write(bytes(8 << 20))",
+        "import ctypes; ctypes.string_at(0)",
+        "import atexit, os; atexit.register(os._exit, 0); raise SystemExit",
+        "import os; [os.listdir(path) for path in ('/work', '/tmp', '/var', '/etc')]",
     ],
 )
 def test_attempt_fails_its_test(attempt: str) -> None:
@@ -76,6 +90,41 @@ def test_machine_without_a_sandbox_refuses_loudly(monkeypatch: pytest.MonkeyPatc
             run_tests(SOURCE, ["assert True"])
     finally:
         check_sandbox.cache_clear()
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_endless_loop_is_wrong_rather_than_masked_in_a_batch() -> None:
+    tests = ["assert f(1) == 2"] * 12
+    settings = ScoringSettings(allow_code_execution=True, code_seconds=1.0)
+    rows = [
+        {
+            "problem_type": "code",
+            "response": f"<answer>{source}</answer>",
+            "answer": SOURCE,
+            "unit_tests": tests,
+        }
+        for source in ("def f(x):\n    while True: pass\n", SOURCE)
+    ]
+    results = score_batch(rows, workers=1, soft_seconds=1.5, hard_seconds=3.0, settings=settings)
+    assert [(result.accuracy, result.status) for result in results] == [(0.0, "ok"), (1.0, "ok")]
+
+
+def test_machine_without_a_sandbox_stops_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sandbox.cache_clear()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    row = {"problem_type": "code", "response": "<answer>x = 1</answer>", "answer": SOURCE, **TESTS}
+    try:
+        with pytest.raises(TaskError, match="grants no sandbox"):
+            score_batch([row], settings=ScoringSettings(allow_code_execution=True))
+    finally:
+        check_sandbox.cache_clear()
+
+
+@pytest.mark.parametrize("tests", [5, {"a": 1}, [1], ["assert True"] * 65])
+def test_unit_tests_that_are_none_mask_the_row(tests: Any) -> None:
+    result = score("code", f"<answer>{SOURCE}</answer>", SOURCE, extra={"unit_tests": tests})
+    assert (result.accuracy, result.status) == (None, "bad_ground_truth")
+    assert "unit_tests" in (check_answer("code", SOURCE, extra={"unit_tests": tests}) or "")
 
 
 def test_too_many_tests_are_refused() -> None:

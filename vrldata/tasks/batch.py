@@ -21,6 +21,7 @@ from vrldata.tasks.code import execution_seconds
 from vrldata.tasks.killable import START_SECONDS, KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings
 from vrldata.tasks.registry import canonical_type
+from vrldata.tasks.sandbox import check_sandbox
 from vrldata.tasks.scoring import TASKS, make_record, score_record, unscored
 from vrldata.types import Score
 
@@ -76,6 +77,8 @@ def score_batch(
     made = [record_from_mapping(record, settings) for record in records]
     if len(made) <= IN_PROCESS_ROWS and all(_is_light(record) for record in made):
         return [score_record(record, protocol) for record in made]
+    if any(execution_seconds(record) for record in made):
+        check_sandbox()  # a machine without one is said at once, not by a row that is lost
     batch = _Batch(
         records=made,
         protocol=protocol,

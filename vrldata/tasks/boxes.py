@@ -38,7 +38,7 @@ def parse_json_key(key: Any) -> Any:
 def coordinate(value: Any) -> float:
     """A finite number, or a text that is one."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
+        number = float(value) if abs(value) < 1e300 else math.inf
     elif isinstance(value, str) and len(value) < 40:
         try:
             number = float(value)

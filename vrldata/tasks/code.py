@@ -9,18 +9,19 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from vrldata.errors import missing_extra
 from vrldata.tasks.killable import shared_worker
 from vrldata.tasks.measures import overlap_f1
 from vrldata.tasks.reading import (
-    MAX_CONTENT_CHARS,
     Measured,
     Reading,
     Record,
     UnreadableAnswerError,
     UnreadableGoldError,
 )
+from vrldata.tasks.sandbox import MAX_TESTS, ROW_LIMITS
 from vrldata.tasks.text import fenced_blocks, unwrap_answer_tag
 
 CHILD_MODULE = "vrldata.tasks.code_features"
@@ -79,8 +80,7 @@ def read_gold(record: Record) -> CodeKey:
     Raises:
         UnreadableGoldError: the reference does not parse, or only tests are given and running code is off.
     """
-    tests = record.extra.get("unit_tests") or ()
-    tests = (tests,) if isinstance(tests, str) else tuple(str(test) for test in tests)
+    tests = _unit_tests(record.extra.get("unit_tests") or ())
     key = record.ground_truth
     if isinstance(key, str) and key.strip():
         text = _unfenced(unwrap_answer_tag(key))[0]
@@ -97,6 +97,15 @@ def read_gold(record: Record) -> CodeKey:
     return CodeKey(source=None, unit_tests=tests)
 
 
+def _unit_tests(value: Any) -> tuple[str, ...]:
+    tests = (value,) if isinstance(value, str) else value
+    if not isinstance(tests, list | tuple) or not all(isinstance(test, str) for test in tests):
+        raise UnreadableGoldError(f"unit_tests: expected a list of Python sources, found {str(value)[:80]!r}")
+    if len(tests) > MAX_TESTS:
+        raise UnreadableGoldError(f"unit_tests: at most {MAX_TESTS} tests a row, found {len(tests)}")
+    return tuple(tests)
+
+
 def _unfenced(content: str, *, in_prose: bool = False) -> tuple[str, bool]:
     """The inside of the only code fence, around the whole content or inside its prose; else the content."""
     text = content.strip()
@@ -109,8 +118,6 @@ def _unfenced(content: str, *, in_prose: bool = False) -> tuple[str, bool]:
 
 def read_answer(content: str, record: Record, gold: CodeKey) -> Reading:
     """The answer's source, which must parse; a tolerant reading finds the one fenced block in prose."""
-    if len(content) > MAX_CONTENT_CHARS:
-        raise UnreadableAnswerError(f"the answer is longer than {MAX_CONTENT_CHARS} characters")
     text, fenced = _unfenced(content, in_prose=record.tolerant)
     source = Source(text=text, features=_features(text, _LANGUAGES[record.problem_type]))
     return Reading(value=source, shown=text, form=0.5 if fenced else 1.0)
@@ -162,8 +169,6 @@ def execution_seconds(record: Record) -> float:
     """How long running a record's unit tests may take; 0 where none are run."""
     if record.problem_type != "code" or not record.settings.allow_code_execution:
         return 0.0
-    from vrldata.tasks.sandbox import ROW_LIMITS
-
     return ROW_LIMITS * record.settings.code_seconds if record.extra.get("unit_tests") else 0.0
 
 

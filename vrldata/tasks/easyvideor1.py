@@ -24,7 +24,8 @@ from vrldata.tasks.scoring import finished, unscored
 from vrldata.types import Score
 
 _PREFIX = re.compile(r"\s*(?:\[[^\]]+\]|(?:output|response)\s*:)\s*", re.IGNORECASE)
-_TIGHTEN = re.compile(r"[ \t]*([<>/])[ \t]*")
+# Blanks count from the start of their run only: tried from each of them, a long run takes quadratic time.
+_TIGHTEN = re.compile(r"(?:(?<![ \t])[ \t]+)?([<>/])[ \t]*")
 _LEAD = r"(?:therefore|so|thus|hence|finally|in\s+(?:summary|conclusion))[,\s]*"
 _NAMED = r"(?:the\s+)?(?:(?:final|best|correct)\s+)?answer\s+(?:is|(?:would|should)\s+be)"
 _STATEMENTS = [
@@ -55,9 +56,12 @@ _RANGES = [
         r"(?:in|from|between|at)\s+(\d+(?:\.\d+)?)\s*[-–~to]+\s*(\d+(?:\.\d+)?)\s*(?:seconds?|s\b)",
         re.IGNORECASE,
     ),
-    re.compile(r"(\d+(?:\.\d+)?)\s*[-–~]\s*(\d+(?:\.\d+)?)\s*(?:seconds?|s\b)", re.IGNORECASE),
-    re.compile(r"(\d+(?:\.\d+)?)\s*s?\s+to\s+(\d+(?:\.\d+)?)", re.IGNORECASE),
+    re.compile(r"((?<!\d)\d+(?:\.\d+)?)\s*[-–~]\s*(\d+(?:\.\d+)?)\s*(?:seconds?|s\b)", re.IGNORECASE),
+    re.compile(r"((?<!\d)\d+(?:\.\d+)?)(?:\s*s)?\s+to\s+(\d+(?:\.\d+)?)", re.IGNORECASE),
 ]
+# A number is tried from its first digit only, which finds the same and stays linear.
+_FRACTION = re.compile(r"((?:-|(?<!\d))\d+(?:\.\d+)?)\s*/\s*(-?\d+(?:\.\d+)?)")
+_PERCENT = re.compile(r"((?:-|(?<!\d))\d+(?:\.\d+)?)\s*%")
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen"
@@ -71,7 +75,7 @@ _GROUNDING = frozenset({"temporal_grounding", "spatial_grounding", "spatial_temp
 def score_easyvideor1_train(record: Record) -> Score:
     """0.9 accuracy + 0.1 format by EasyVideoR1's rules; anything that it cannot handle is 0."""
     response = _TIGHTEN.sub(r"\1", _without_prefix(record.response[:MAX_CONTENT_CHARS]))
-    key = record.ground_truth if isinstance(record.ground_truth, str) else ""
+    key = record.ground_truth[:MAX_CONTENT_CHARS] if isinstance(record.ground_truth, str) else ""
     key = last_tag(key) or key
     form = _format(response, record.problem_type)
     try:
@@ -215,11 +219,11 @@ def _open_answer(response: str) -> str:
 
 
 def _number(text: str) -> float | None:
-    if found := re.search(r"(-?\d+(?:\.\d+)?)\s*/\s*(-?\d+(?:\.\d+)?)", text):
+    if found := _FRACTION.search(text):
         bottom = float(found.group(2))
         if bottom:
             return float(found.group(1)) / bottom
-    if found := re.search(r"(-?\d+(?:\.\d+)?)\s*%", text):
+    if found := _PERCENT.search(text):
         return float(found.group(1)) / 100
     if found := re.search(r"-?\d[\d,]*\.?\d*", text):
         return float(found.group().replace(",", ""))

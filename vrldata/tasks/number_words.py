@@ -17,6 +17,8 @@ _RUN = re.compile(
     rf"\b(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b)*(?![A-Za-z])(?:\spoint((?:\s(?:{_WORD}))+)\b)?",
     re.IGNORECASE,
 )
+_MAX_RUN_CHARS = 200
+"""Longer runs are no number that anyone would write in words."""
 _ANY_WORD = re.compile(rf"\b(?:{_WORD})\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"\b(?:a|an)\s+(?=(?:hundred|thousand|million|billion|dozen)\b)", re.IGNORECASE)
 _NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
@@ -56,6 +58,8 @@ def digits_for_words(text: str) -> str:
 
 def _run_digits(match: re.Match[str]) -> str:
     run = match.group()
+    if len(run) > _MAX_RUN_CHARS:
+        return run
     whole, _, decimals = run.lower().partition(" point ")
     numbers = [str(value) for value in _values(re.split(r"[\s-]+", whole))]
     if decimals:

@@ -3,6 +3,9 @@
 The program sees no network, no process of ours, no variable of ours and no file but Python's own
 installation (read-only) and an empty scratch folder; CPU time, memory, files and processes are limited.
 Where the kernel does not grant such a sandbox, nothing runs and an error says so.
+
+Answer and test share one interpreter, as in other graders: leaving early passes no test, but a program
+written to forge its own verdict can, for instance by an object that equals everything. Look at what passes.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ compares it, and this module turns the outcome into a `Score`. Nothing here know
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -27,6 +28,7 @@ from vrldata.tasks.coordinates import check_space
 from vrldata.tasks.extract import strict_answer
 from vrldata.tasks.killable import shared_limit
 from vrldata.tasks.reading import (
+    MAX_CONTENT_CHARS,
     Measured,
     Reading,
     Record,
@@ -191,7 +193,7 @@ def make_record(
     return Record(
         problem_type=canonical_type(problem_type),
         response=response if isinstance(response, str) else "",
-        ground_truth=answer,
+        ground_truth=answer if not _is_huge(answer) else math.inf,
         options=option_texts(options),
         settings=settings or _DEFAULT_SETTINGS,
         **{name: value for name, value in record_fields.items() if value is not None},
@@ -199,6 +201,11 @@ def make_record(
 
 
 _DEFAULT_SETTINGS = ScoringSettings()
+
+
+def _is_huge(answer: Any) -> bool:
+    """Whether it is a whole number of so many digits that Python does not write it out."""
+    return isinstance(answer, int) and answer.bit_length() > 4096
 
 
 def option_texts(options: Sequence[str] | Mapping[str, str] | str | None) -> tuple[str, ...]:
@@ -243,6 +250,7 @@ def score_train(record: Record) -> Score:
     if found.text is None:
         return finished(record, 0.0, 0.0, status="no_answer", reason=found.reason)
     try:
+        check_length(found.text)
         reading = task.read_answer(found.text, record, gold)
         measured = task.compare(reading.value, gold, record)
     except UnreadableAnswerError as error:
@@ -262,6 +270,16 @@ def score_train(record: Record) -> Score:
         how=found.how,
         parts=measured.parts,
     )
+
+
+def check_length(text: str) -> None:
+    """Refuse an answer of more than `MAX_CONTENT_CHARS` characters.
+
+    Raises:
+        UnreadableAnswerError: it is longer.
+    """
+    if len(text) > MAX_CONTENT_CHARS:
+        raise UnreadableAnswerError(f"the answer is longer than {MAX_CONTENT_CHARS} characters")
 
 
 def finished(

@@ -23,8 +23,14 @@ def has_cjk(text: str) -> bool:
 
 
 def nfkc(text: str) -> str:
-    """`text` in Unicode form NFKC: full-width letters and digits become plain ones."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    """`text` in Unicode form NFKC: full-width letters and digits become plain ones.
+
+    A text that more than doubles stays as it is: some signs stand for whole sentences.
+    """
+    if text.isascii():
+        return text
+    plain = unicodedata.normalize("NFKC", text)
+    return plain if len(plain) <= 2 * len(text) + 64 else text
 
 
 def collapse(text: str) -> str:

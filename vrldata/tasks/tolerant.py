@@ -18,6 +18,7 @@ from vrldata.tasks.choice_text import read_prose
 from vrldata.tasks.conclusions import concluding_statements, sentence
 from vrldata.tasks.extract import final_segment, strict_answer
 from vrldata.tasks.reading import (
+    MAX_CONTENT_CHARS,
     Measured,
     Reading,
     Record,
@@ -25,7 +26,7 @@ from vrldata.tasks.reading import (
     UnreadableAnswerError,
     UnreadableGoldError,
 )
-from vrldata.tasks.scoring import MAX_SHOWN_CHARS, TASKS, Task, unscored
+from vrldata.tasks.scoring import MAX_SHOWN_CHARS, TASKS, Task, check_length, unscored
 from vrldata.tasks.text import clean, last_boxed, nfkc
 from vrldata.types import Score
 
@@ -54,13 +55,14 @@ def score_eval(record: Record) -> Score:
         return _wrong("truncated", "the reasoning is never closed")
     if not segment.strip():
         return _wrong("truncated" if cut else "empty", "nothing follows the reasoning")
-    if record.extra.get("dim") in SIMULATED_DIMENSIONS:
+    dimension = record.extra.get("dim")
+    if isinstance(dimension, str) and dimension in SIMULATED_DIMENSIONS:
         return unscored("needs_simulator", "the answer has to be simulated", extracted=free_answer(segment))
     if task.judged:
         return unscored("needs_judge", "free text needs a judge", extracted=free_answer(segment), form=1.0)
     tolerant = replace(record, tolerant=True) if task.reads_more else record
     try:
-        text, reading, how = _first_reading(segment, tolerant, task, gold)
+        text, reading, how = _first_reading(segment[-MAX_CONTENT_CHARS:], tolerant, task, gold)
         measured = task.compare(reading.value, gold, tolerant)
         found = strict_answer(record.response, record.settings).text
         if found == text and how == "tag" and not reading.how and not task.reads_more:
@@ -162,6 +164,7 @@ def _strict_accuracy(
     if found is None:
         return 0.0
     try:
+        check_length(found)
         strict = task.read_answer(found, record, gold)
     except UnreadableAnswerError:
         return 0.0
