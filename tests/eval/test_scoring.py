@@ -72,6 +72,20 @@ def test_lenient_ovo_rules_are_those_of_the_reference() -> None:
     assert (prediction.score, prediction.how) == (1.0, "compat:ovo")
 
 
+def test_official_rules_touch_their_own_benchmark_alone() -> None:
+    import dataclasses
+
+    names = ("longvideobench-official", "random")
+    context = ScoringContext(config="c", family="qwen3-vl", compat=names)
+    other = score_response(make_question(0), says("Because the man left, D"), [], context)
+    assert (other.extracted, other.how) == ("D", "trailing")
+    question = dataclasses.replace(make_question(0), benchmark="longvideobench")
+    own = score_response(question, says("Because the man left, D"), [], context)
+    assert (own.extracted, own.how) == ("B", "compat:longvideobench-official")
+    guessed = score_response(question, says("no idea"), [], context)
+    assert guessed.how == "compat:random"
+
+
 def test_an_unknown_rule_suggests_the_nearest() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'random'"):
         check_compat(["ramdom"])
