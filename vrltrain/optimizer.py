@@ -63,8 +63,8 @@ def optimizer_step(
     Args:
         prefix: of the names of the figures.
     """
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
-    grad_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+    parts = part_grad_norms(model)
+    grad_norm = _whole(torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
     for group in optimizer.param_groups:
         group["lr"] = lr
     finite = math.isfinite(grad_norm)
@@ -75,7 +75,25 @@ def optimizer_step(
         f"{prefix}/grad_norm": grad_norm,
         f"{prefix}/lr": lr,
         f"{prefix}/skipped_steps": float(not finite),
+        **{f"{prefix}/grad_norm_{part}": norm for part, norm in parts.items()},
     }
+
+
+def part_grad_norms(model: nn.Module) -> dict[str, float]:
+    """Norm of the gradients of the vision tower, of the projector behind it, and of the language model.
+
+    Parts without a gradient are left out; every rank takes part.
+    """
+    gradients: dict[str, list[Tensor]] = {}
+    for name, weight in model.named_parameters():
+        if weight.grad is not None:
+            part = "language" if ".visual." not in name else "projector" if "merger" in name else "vision"
+            gradients.setdefault(part, []).append(weight.grad)
+    return {part: _whole(torch.nn.utils.get_total_norm(found)) for part, found in gradients.items()}
+
+
+def _whole(norm: Tensor) -> float:
+    return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
 
 def optimizer_tensors(

@@ -23,6 +23,8 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
     Raises:
         UriError, ConfigError: the dataset or the model is not there.
     """
+    from vrltrain.policy import CHUNK_TOKENS
+
     dataset = vrldata.open(config.data.train)
     split = None if dataset.uri.split else "train"
     samples = list(dataset.iter_samples(split=split))
@@ -32,6 +34,7 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
     longest = max(tokens, default=0) + config.rollout.max_tokens
     copies = 1 + int(config.algorithm.needs_reference) * 4 / ADAM_BYTES + int(config.algorithm.needs_critic)
     vocabulary, hidden = _vocabulary_and_hidden(config.model.path)
+    full_kl = config.algorithm.needs_reference and config.algorithm.kl_kind == "full"
     return {
         "config": config.model_dump(mode="json"),
         "data": {
@@ -59,7 +62,7 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
             "parameters": parameters,
             "trainer_gib": parameters * ADAM_BYTES * copies / GIB,
             "engine_weights_gib": parameters * (2 if config.model.dtype == "bfloat16" else 4) / GIB,
-            "logits_gib_peak": 1024 * vocabulary * 4 * 3 / GIB,
+            "logits_gib_peak": CHUNK_TOKENS * vocabulary * 4 * (6 if full_kl else 3) / GIB,
             "activations_gib_per_micro_batch": config.update.max_tokens_per_micro_batch
             * hidden
             * 4

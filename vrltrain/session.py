@@ -123,8 +123,8 @@ class Session:
 
     def wait_ahead(self, timings: Timings) -> None:
         """Wait for that batch: only then may the engine take new weights."""
-        start = time.perf_counter()
-        if self.ranks.is_main:
+        if self.ranks.is_main and self.config.algorithm.max_staleness > 0:
+            start = time.perf_counter()
             self.ahead.wait()
             timings.add("rollout_wait", time.perf_counter() - start)
 

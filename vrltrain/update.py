@@ -7,6 +7,7 @@ Letters in shapes: B rows of the whole step, T tokens of the longest response.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from vrltrain.batch import TrainBatch, batch_advantages, masked_for_loss
 from vrltrain.configs import RunConfig
-from vrltrain.corrections import mismatch_metrics, rejection_mask, rollout_weights
+from vrltrain.corrections import K3_ALARM, mismatch_metrics, rejection_mask, rollout_weights
 from vrltrain.critic_update import CriticLearner, ValueTargets, all_values, critic_update
 from vrltrain.kl import KLController, kl_in_reward
 from vrltrain.objective import Targets, micro_batch_loss
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from vrltrain.distributed import Ranks
     from vrltrain.policy import ModelBatch, Policy
     from vrltrain.types import RolloutGroup, Timings
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +92,7 @@ def update(
         metrics["kl/mean"] = metrics.get("kl/mean", 0.0) if kl is None else kl
         metrics["kl/coef"] = learner.kl_controller.kl_coef
         learner.kl_controller.update(metrics["kl/mean"], len(batch.rows))
+    _alarm(learner, metrics.get("mismatch/k3_kl", 0.0))
     return metrics
 
 
@@ -258,6 +263,17 @@ def _all_log_probs(policy: Policy, rows: StepRows) -> Tensor:
         if part:
             result[part, : log_probs.shape[1]] = log_probs.float().cpu()
     return rows.ranks.sum(result)
+
+
+def _alarm(learner: Learner, k3: float) -> None:
+    """Tell when the engine samples from another distribution than the one in training, unless it should."""
+    if k3 > K3_ALARM and learner.ranks.is_main and learner.config.algorithm.max_staleness == 0:
+        logger.warning(
+            "the engine's log-probabilities are not those of the trainer (mean k3 %.3f, alarm above %g): "
+            "check rollout.dtype and the engine's version, or set algorithm.correction.level: token",
+            k3,
+            K3_ALARM,
+        )
 
 
 @contextmanager

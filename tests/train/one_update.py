@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -89,9 +91,9 @@ def main(model: str, out: str) -> None:
             one_update(ranks, model, case, Path(out), "ppo")
 
 
-def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -> None:
-    """Weights and figures after one step that moves each weight by its gradient."""
-    encoder = load_encoder(model)
+def learner_of(ranks: Ranks, model: str | Path, algorithm: str) -> Learner:
+    """A policy in training by plain SGD with a reference that differs, and the critic that `ppo` needs."""
+    media_token_ids = load_encoder(model).media_token_ids
     values = run_values(
         Path("none"),
         Path(model),
@@ -101,16 +103,8 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -
         algorithm=ALGORITHMS[algorithm],
         **({"critic": {"optim": {"lr": 1.0, "max_grad_norm": 1e9}}} if algorithm == "ppo" else {}),
     )
-    groups = groups_of(case)
-    encoded: dict[int, EncodedPrompt] = {}
-
-    def encode(number: int) -> EncodedPrompt:
-        if number not in encoded:
-            encoded[number] = encoder.encode(encoder.prompt(groups[number].sample, MEDIA[case][number]))
-        return encoded[number]
-
-    policy = load_policy(model, encoder.media_token_ids)
-    reference = load_policy(model, encoder.media_token_ids)
+    policy = load_policy(model, media_token_ids)
+    reference = load_policy(model, media_token_ids)
     with torch.no_grad():
         for weight in reference.parameters():
             weight.mul_(0.9)
@@ -125,7 +119,7 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -
         critic = CriticLearner(
             critic=value_model, optimizer=torch.optim.SGD(value_model.parameters(), lr=1.0)
         )
-    learner = Learner(
+    return Learner(
         config=validate_config(RunConfig, values, source="test"),
         ranks=ranks,
         policy=policy,
@@ -133,11 +127,29 @@ def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -
         optimizer=torch.optim.SGD(policy.parameters(), lr=1.0),
         kl_controller=KLController(init=0.1),
         ema=EmaTaskStats(),
-        pad_token_id=encoder.pad_token_id,
+        pad_token_id=0,
         critic=critic,
     )
-    figures = update(learner, train_batch(groups), groups, encode, Timings())
-    trained = {"policy": policy} if critic is None else {"policy": policy, "critic": critic.critic}
+
+
+def encode_of(model: str | Path, case: str) -> Callable[[int], EncodedPrompt]:
+    """Group number -> its prompt as tensors."""
+    encoder, groups = load_encoder(model), groups_of(case)
+
+    @functools.cache
+    def encode(number: int) -> EncodedPrompt:
+        return encoder.encode(encoder.prompt(groups[number].sample, MEDIA[case][number]))
+
+    return encode
+
+
+def one_update(ranks: Ranks, model: str, case: str, out: Path, algorithm: str) -> None:
+    """Weights and figures after one step that moves each weight by its gradient."""
+    learner, groups = learner_of(ranks, model, algorithm), groups_of(case)
+    figures = update(learner, train_batch(groups), groups, encode_of(model, case), Timings())
+    trained = {"policy": learner.policy}
+    if learner.critic is not None:
+        trained["critic"] = learner.critic.critic
     weights = {name: full_state_dict(module, ranks) for name, module in trained.items()}
     if ranks.is_main:
         out.mkdir(exist_ok=True)

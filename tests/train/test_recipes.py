@@ -43,6 +43,13 @@ def test_every_preset_has_a_recipe() -> None:
     assert {file.stem for file in RECIPES.glob("*.yaml")} == set(PRESETS)
 
 
+def test_the_page_about_algorithms_names_every_preset_and_recipe() -> None:
+    page = (ALL.parent / "docs" / "algorithms.md").read_text()
+    assert {name for name in PRESETS if f"| `{name}` |" not in page} == set()
+    others = {"demo-grpo", "demo-sft", "quickstart", "rollouts"}
+    assert {f.stem for f in ALL.glob("*.yaml") if f"recipes/{f.name}" not in page} == others
+
+
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_recipe_selects_its_preset_and_keeps_its_estimator(name: str) -> None:
     algorithm = load_config(RunConfig, RECIPES / f"{name}.yaml").algorithm
