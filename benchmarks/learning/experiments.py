@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SEEDS = (1, 2, 3)
-"""Of a claim. Seed 0 is the one that settings were chosen by, so it stays out."""
+SEEDS = (2, 3, 4)
+"""Of a claim. Settings were chosen by seeds 0 and 1, so these stay out."""
 VIDEO = "?filter=data_type = 'video'"
 
 
@@ -34,7 +34,7 @@ def _kl(where: str, coefficient: float = 0.1) -> tuple[str, ...]:
     return (f"algorithm.kl_in={where}", f"algorithm.kl_coef={coefficient}")
 
 
-_SPARSE = ("algorithm.preset=luffy_mix", "rollout.n=4")
+_SPARSE = ("algorithm.preset=luffy_mix", "steps=150")
 _LONG = ("algorithm.preset=grpo", "algorithm.kl_coef=0.1", "rollout.max_tokens=24")
 _BUFFER = "algorithm.reward.overlong_buffer=16"
 _SAME = ("algorithm.preset=grpo", "algorithm.kl_coef=0.1", "steps=12", "validation.every=4")
@@ -43,15 +43,15 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     # The KL to the starting model keeps all letters alive until clips are told apart. Dynamic sampling
     # leaves out groups without signal, so that DAPO needs fewer updates, and bears more KL, than the others.
     "algorithms": {
-        "grpo": Arm(overrides=("algorithm.preset=grpo", *_kl("loss", 0.04), "steps=90")),
-        "dapo": Arm(overrides=("algorithm.preset=dapo", *_kl("loss"), "algorithm.filter.max_tries=3")),
-        "rloo": Arm(overrides=("algorithm.preset=rloo", *_kl("reward", 0.04), "steps=90")),
+        "grpo": Arm(overrides=("algorithm.preset=grpo", *_kl("loss"), "steps=120")),
+        "dapo": Arm(overrides=("algorithm.preset=dapo", *_kl("loss"), "algorithm.filter.max_tries=3", "steps=120")),
+        "rloo": Arm(overrides=("algorithm.preset=rloo", *_kl("reward"), "steps=120")),
         "reinforce_plus_plus": Arm(
-            overrides=("algorithm.preset=reinforce_plus_plus", *_kl("reward", 0.04), "steps=90")
+            overrides=("algorithm.preset=reinforce_plus_plus", *_kl("reward"), "steps=120")
         ),
         # with one optimizer step a batch its gradient is that of GRPO: two steps let its clip act
         "gspo": Arm(
-            overrides=("algorithm.preset=gspo", *_kl("loss", 0.04), "update.mini_batches=2", "steps=60"),
+            overrides=("algorithm.preset=gspo", *_kl("loss"), "update.mini_batches=2", "steps=120"),
         ),
     },
     # The starting model answers with letters that are no option: hardly any rollout earns a reward.
@@ -63,16 +63,17 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "joint": {
         "video": Arm(
             data="joint", query=VIDEO,
-            overrides=("algorithm.preset=grpo", *_kl("loss", 0.04), "prompts_per_step=8", "steps=90"),
+            overrides=("algorithm.preset=grpo", *_kl("loss"), "prompts_per_step=8", "steps=120"),
         ),
         "video and image": Arm(
-            data="joint", overrides=("algorithm.preset=grpo", *_kl("loss", 0.04), "steps=90")
+            data="joint", overrides=("algorithm.preset=grpo", *_kl("loss"), "steps=120")
         ),
     },
     "cache": {
         "store": Arm(overrides=_SAME, seeds=(0,)),
         "decode": Arm(overrides=_SAME, seeds=(0,), decode=True),
     },
+    # The starting model answers well, after words that say nothing.
     "overlong": {
         "no penalty": Arm(model="long", overrides=_LONG),
         "overlong": Arm(

@@ -15,7 +15,8 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 QUESTIONS, HELD_OUT = 320, 80
 """Of each task."""
-SFT_STEPS = 60
+SFT_STEPS = {"long": 300}
+"""Supervised steps by dataset, 60 for the others: `long` holds right answers, which take longer to learn."""
 SPEC = ["--preset", "qwen3-vl", "--fps", "1", "--max-frames", "2", "--max-pixels", "4096"]
 SPEC += ["--image-max-pixels", "4096"]
 WORDS = ("red", "green", "blue", "yellow", "square", "circle", "left", "right", "moves", "stops")
@@ -53,7 +54,7 @@ def _foreign(row: Row, draw: random.Random) -> str:
 
 
 def _long(row: Row, draw: random.Random) -> str:
-    return f"<think>{' '.join(draw.choices(WORDS, k=draw.randint(1, 12)))}</think>{_uniform(row, draw)}"
+    return f"<think>{' '.join(draw.choices(WORDS, k=draw.randint(1, 12)))}</think>{_true(row, draw)}"
 
 
 DATASETS: dict[str, tuple[tuple[str, ...], Callable[[Row, random.Random], str]]] = {
@@ -106,16 +107,16 @@ def media(work: Path, name: str) -> Path:
 def model(work: Path, name: str) -> Path:
     """The tiny model after supervised learning on the trajectories of a dataset; made where missing.
 
-    Their letters say nothing about the clips: the form of answers is learned, no answer is.
+    But in `long`, their letters say nothing about the clips: the form of answers is learned, no answer is.
     """
-    tiny, run = work / "tiny", work / f"sft-{name}"
+    tiny, run, steps = work / "tiny", work / f"sft-{name}", SFT_STEPS.get(name, 60)
     if not (tiny / "config.json").is_file():
         call("vrltrain", "-q", "tiny-model", str(tiny))
-    done = run / "checkpoints" / f"step_{SFT_STEPS}" / "model"
+    done = run / "checkpoints" / f"step_{steps}" / "model"
     if not (done / "config.json").is_file():
         call(
             "vrltrain", "-q", "sft", str(HERE / "sft.yaml"), f"run_dir={run}", f"model.path={tiny}",
-            f"data.train={dataset(work, name)}", f"steps={SFT_STEPS}",
+            f"data.train={dataset(work, name)}", f"steps={steps}",
         )  # fmt: skip
     return done
 
