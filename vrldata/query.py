@@ -55,12 +55,16 @@ if TYPE_CHECKING:
 HIDDEN_COLUMNS = (PAYLOAD_COLUMN,)
 """Columns that no statement sees: their values are read through `Dataset.clip`."""
 
+KEPT_STATEMENTS = 256
+"""Statements whose syntax trees are kept, since programs run the same few again and again."""
+
+LONG_STATEMENT_CHARS = 10_000
+_PARSED: dict[str, dict[str, Any]] = {}
 _BEST_OF_VIEW = (
     "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
     "WHERE reward >= min_reward QUALIFY row_number() OVER "
     "(PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
 )
-_LARGEST_INT64_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +138,13 @@ def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource
         return None
     [table] = session.tables.values()
     source = TableSource(table, hidden=HIDDEN_COLUMNS)
+    named = columns_named(tree)
+    if named is not None and source.fits_in_memory([name for name in source.schema.names if name in named]):
+        return None
     columns = _columns_to_take(source.schema.names, tree)
     key = key_lookup(tree)
     if key is not None and key[0] in columns:
         return table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
-    if columns_named(tree) is not None and source.fits_in_memory(columns):
-        return None
     positions = _positions(session, tree, source)
     if positions is None:
         return None
@@ -273,7 +278,10 @@ def _table(dataset: Dataset, name: str) -> lance.LanceDataset:
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, Any]:
-    """The syntax tree of the one SELECT statement in `statement`."""
+    """The syntax tree of the one SELECT statement in `statement`; not to be changed."""
+    known = _PARSED.get(statement)
+    if known is not None:
+        return known
     parsed = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchall()
     tree: dict[str, Any] = json.loads(parsed[0][0])
     if tree.get("error"):
@@ -285,6 +293,10 @@ def _parse(connection: duckdb.DuckDBPyConnection, statement: str) -> dict[str, A
         raise FilterError(f"SQL: {first_line(message)}")
     if len(tree.get("statements", [])) != 1:
         raise FilterError(f"SQL: expected one SELECT statement, found {len(tree.get('statements', []))}")
+    if len(_PARSED) >= KEPT_STATEMENTS:
+        _PARSED.clear()
+    if len(statement) < LONG_STATEMENT_CHARS:
+        _PARSED[statement] = tree
     return tree
 
 

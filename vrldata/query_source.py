@@ -107,6 +107,7 @@ class TableSource(pads.Dataset):
         self._computed = {*self._lookups, *([POSITION] if numbered else [])}
         self._schema = pa.schema(fields)
         self.num_rows = int(table.count_rows())
+        self._identity: tuple[str, int, str] | None = None
         self._kept: NDArray[np.bool_] | None = None
         if positions is not None:
             self._kept = np.zeros(self.num_rows, dtype=bool)
@@ -209,7 +210,9 @@ class TableSource(pads.Dataset):
     def _cached(self, name: str) -> pa.ChunkedArray:
         if name == POSITION:
             return pa.chunked_array([np.arange(self.num_rows)])
-        key = (_identity(self._table), name)
+        if self._identity is None:
+            self._identity = _identity(self._table)
+        key = (self._identity, name)
         column = _CACHE.get(key)
         if column is None:
             stored = self._lookups[name][0] if name in self._lookups else name
