@@ -188,15 +188,15 @@ def sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def maintain_indexes(dataset: Dataset, table: str, *, from_rows: int = INDEX_FROM_ROWS) -> list[str]:
+def maintain_indexes(dataset: Dataset, table: str, *, from_rows: int | None = None) -> list[str]:
     """Create the missing indexes of `table` and bring stale ones up to date; names of the columns touched.
 
-    Nothing happens below `from_rows` rows. A collision with another writer is no error: indexes only make
-    reads faster, and the next call tries again.
+    Nothing happens below `from_rows` rows, by default INDEX_FROM_ROWS. A collision with another writer is no
+    error: indexes only make reads faster, and the next call tries again.
     """
     target = writable(dataset, table)
     rows = target.count_rows()
-    if rows < from_rows:
+    if rows < (INDEX_FROM_ROWS if from_rows is None else from_rows):
         return []
     covered = {tuple(index.field_names): index for index in target.describe_indices()}
     touched = []

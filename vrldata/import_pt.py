@@ -22,6 +22,7 @@ from vrldata.build_plan import Medium, failed_clips, media_of, stored_clips
 from vrldata.build_samples import SampleRows, SampleTracker
 from vrldata.build_writer import BatchSize, BuildWriter
 from vrldata.codecs import parse_codec
+from vrldata.commits import maintain_indexes
 from vrldata.errors import AnnotationError, DecodeError, missing_extra
 from vrldata.frame_rows import EncodedClip, encode_clip
 from vrldata.log import progress
@@ -127,6 +128,8 @@ def import_folder(
                 except DecodeError as error:
                     writer.add_failure(medium, str(error))
     writer.flush()
+    for table in ("samples", "frames"):
+        maintain_indexes(dataset, table)
     return ImportReport(
         imported=writer.codecs.total(),
         reused=writer.num_reused,

@@ -57,7 +57,7 @@ def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:
     Raises:
         StoreError: the dataset is read-only.
     """
-    from vrldata.commits import committed, writable
+    from vrldata.commits import committed, maintain_indexes, writable
 
     known = rates.filter(pa.compute.is_valid(rates.column("pass_rate"))).select(["sample_id", "pass_rate"])
     if known.num_rows == 0:
@@ -72,7 +72,10 @@ def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:
         counts = target.merge_insert("sample_id").when_matched_update_all().execute(known.cast(schema))
         return int(counts["num_updated_rows"])
 
-    return committed(dataset, "samples", attempt)
+    updated = committed(dataset, "samples", attempt)
+    # rows that were written are rows that no index covers
+    maintain_indexes(dataset, "samples")
+    return updated
 
 
 def best_of_filter(best: int = 1, min_reward: float = 0.0) -> str:

@@ -14,8 +14,10 @@ import pytest
 
 import vrldata
 from tests.data.conftest import numbered_clip
+from vrldata import commits
 from vrldata.commits import delete_rows, maintain_indexes, merge_rows
-from vrldata.tables import TABLES, sample_to_row
+from vrldata.pass_rates import pass_rates, write_pass_rates
+from vrldata.tables import INDEXES, TABLES, sample_to_row
 from vrldata.types import Sample, Trajectory
 
 MakeDataset = Callable[..., vrldata.Dataset]
@@ -299,6 +301,38 @@ def test_indexes_are_made_and_kept_up_where_they_pay(tmp_path: Path) -> None:
     assert dataset.sample("s77").problem == "p 77"
     merge_rows(dataset, "samples", [sample_to_row(dataset.sample("s77"))], update=True)
     assert dataset.samples.count() == 90
+
+
+def test_responses_and_pass_rates_keep_the_indexes_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several appends, each table's indexes cover most rows, and lookups use them."""
+    monkeypatch.setattr(commits, "INDEX_FROM_ROWS", 100)
+    dataset = vrldata.create(tmp_path / "clips")
+    samples = [
+        Sample(sample_id=f"s{number}", problem=f"p {number}", answer="1", problem_type="numerical")
+        for number in range(200)
+    ]
+    merge_rows(dataset, "samples", [sample_to_row(one) for one in samples])
+    for step in range(3):
+        dataset.add_trajectories(
+            dataclasses.replace(
+                response(f"s{number}", reward=number / 200), run_id="r", step=step, correct=number % 2 == 0
+            )
+            for number in range(200)
+        )
+        write_pass_rates(dataset, pass_rates(dataset, ["r"]))
+        for table in ("samples", "trajectories"):
+            rows = dataset.lance(table).count_rows()
+            indexes = {one.field_names[0]: one for one in dataset.lance(table).describe_indices()}
+            assert set(indexes) == {index.column for index in INDEXES[table]}
+            assert all(one.num_rows_indexed >= 0.8 * rows for one in indexes.values()), (step, table)
+    assert {"sample_id", "reward", "run_id", "step"} <= set(indexes)
+    plan = dataset.lance("trajectories").scanner(filter="run_id = 'r' AND step = 1").explain_plan()
+    assert "ScalarIndexQuery" in plan
+    assert dataset.sql("SELECT count(*) AS n FROM trajectories WHERE sample_id = 's7'")["n"].to_pylist() == [
+        3
+    ]
 
 
 @pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="needs Linux mounts")
