@@ -316,6 +316,12 @@ class Collector:
             [reward for _, _, reward in online],
             uid=[group.uid for group, _, _ in online],
             problem_types=[group.sample.problem_type for group, _, _ in online],
+            statuses=[
+                score.status
+                for group in groups
+                for rollout, score in zip(group.rollouts, group.scores, strict=True)
+                if rollout.source == "rollout"
+            ],
         )
         metrics |= group_accuracy(
             [reward.components.get("accuracy") for _, _, reward in online],

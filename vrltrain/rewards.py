@@ -170,41 +170,67 @@ def repetition_penalty(tokens: Sequence[Hashable], ngram: int = 8) -> float:
     return -repeated / total if repeated else 0.0
 
 
-def reward_metrics(
-    rewards: Sequence[Reward], *, uid: Sequence[Hashable], problem_types: Sequence[str]
-) -> dict[str, float]:
-    """Figures of a batch: `overall` and each component with mean, std, min, max; mean by type; groups.
+UNREAD = frozenset({"no_answer", "unparsable"})
+"""Statuses of responses in which no answer was found or read."""
 
-    Rows that could not be scored count in `reward/valid_share` and in nothing else.
+
+def reward_metrics(
+    rewards: Sequence[Reward],
+    *,
+    uid: Sequence[Hashable],
+    problem_types: Sequence[str],
+    statuses: Sequence[str] = (),
+) -> dict[str, float]:
+    """Figures of a batch, of all rows (`reward/...`) and of each problem type (`reward_by_type/TYPE/...`).
+
+    `overall` and each component with mean, std, min and max (by type mean and std); `zero_std_group_share`,
+    groups without anything to learn from; `unread_share`, responses without a readable answer. Rows that
+    could not be scored count in `valid_share` and in nothing else; `reward_by_type/TYPE` is the mean.
 
     Args:
         rewards: of all generated rows, (B,).
         uid: (B,), names the group of a row.
         problem_types: (B,).
+        statuses: (B,), of the scores; without them there is no `unread_share`.
     """
-    valid = [row for row, reward in enumerate(rewards) if reward.overall is not None]
-    metrics = {"reward/valid_share": len(valid) / len(rewards) if rewards else 0.0}
+    metrics = _figures(range(len(rewards)), rewards, uid, statuses, "reward/")
+    for kind in sorted(set(problem_types)):
+        rows = [row for row, name in enumerate(problem_types) if name == kind]
+        figures = _figures(rows, rewards, uid, statuses, f"reward_by_type/{kind}/")
+        metrics |= {name: value for name, value in figures.items() if not name.endswith(("_min", "_max"))}
+        if f"reward_by_type/{kind}/overall_mean" in figures:
+            metrics[f"reward_by_type/{kind}"] = figures[f"reward_by_type/{kind}/overall_mean"]
+    return metrics
+
+
+def _figures(
+    rows: Sequence[int],
+    rewards: Sequence[Reward],
+    uid: Sequence[Hashable],
+    statuses: Sequence[str],
+    prefix: str,
+) -> dict[str, float]:
+    """Figures of some rows of a batch, under names that begin with `prefix`."""
+    valid = [row for row in rows if rewards[row].overall is not None]
+    metrics = {f"{prefix}valid_share": len(valid) / len(rows) if rows else 0.0}
+    if statuses and rows:
+        metrics[f"{prefix}unread_share"] = sum(statuses[row] in UNREAD for row in rows) / len(rows)
     columns: dict[str, list[float]] = {}
-    by_type: dict[str, list[float]] = {}
     groups: dict[Hashable, list[float]] = {}
     for row in valid:
         overall = rewards[row].overall
         assert overall is not None
-        columns.setdefault("overall", []).append(overall)
-        for name, value in rewards[row].components.items():
+        for name, value in {**rewards[row].components, "overall": overall}.items():
             columns.setdefault(name, []).append(value)
-        by_type.setdefault(problem_types[row], []).append(overall)
         groups.setdefault(uid[row], []).append(overall)
     for name, values in sorted(columns.items()):
-        metrics[f"reward/{name}_mean"] = fmean(values)
-        metrics[f"reward/{name}_std"] = pstdev(values)
-        metrics[f"reward/{name}_min"] = min(values)
-        metrics[f"reward/{name}_max"] = max(values)
-    for name, values in sorted(by_type.items()):
-        metrics[f"reward_by_type/{name}"] = fmean(values)
+        metrics[f"{prefix}{name}_mean"] = fmean(values)
+        metrics[f"{prefix}{name}_std"] = pstdev(values)
+        metrics[f"{prefix}{name}_min"] = min(values)
+        metrics[f"{prefix}{name}_max"] = max(values)
     if groups:
         silent = sum(max(values) == min(values) for values in groups.values())
-        metrics["reward/zero_std_group_share"] = silent / len(groups)
+        metrics[f"{prefix}zero_std_group_share"] = silent / len(groups)
     return metrics
 
 

@@ -134,6 +134,29 @@ def test_metrics_count_unscored_rows_only_in_the_valid_share() -> None:
     assert "reward/format_mean" not in metrics
 
 
+def test_metrics_of_each_type_show_where_answers_cannot_be_read() -> None:
+    rewards = [
+        Reward(overall=1.0, components={"accuracy": 1.0, "format": 1.0}),
+        Reward(overall=0.0, components={"accuracy": 0.0, "format": 0.0}),
+        Reward(overall=0.1, components={"accuracy": 0.0, "format": 1.0}),
+        Reward(overall=0.1, components={"accuracy": 0.0, "format": 1.0}),
+    ]
+    metrics = reward_metrics(
+        rewards,
+        uid=list("ppqq"),
+        problem_types=["ocr", "ocr", "math", "math"],
+        statuses=["ok", "no_answer", "ok", "ok"],
+    )
+    assert metrics["reward/unread_share"] == 0.25
+    assert metrics["reward_by_type/ocr/unread_share"] == 0.5
+    assert (metrics["reward_by_type/ocr/accuracy_mean"], metrics["reward_by_type/ocr/accuracy_std"]) == (
+        0.5,
+        0.5,
+    )
+    assert metrics["reward_by_type/math/zero_std_group_share"] == 1.0
+    assert metrics["reward_by_type/math/format_mean"] == 1.0
+
+
 def test_group_accuracy_gives_mean_and_pass_at_n() -> None:
     figures = group_accuracy([1.0, 0.0, 0.0, 0.6, None], uid=list("ppqqr"), thresholds=[1.0] * 5)
     assert figures == {"accuracy/mean_at_n": pytest.approx(0.4), "accuracy/pass_at_n": 0.5}
