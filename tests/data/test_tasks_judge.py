@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,21 +225,45 @@ def test_pair_is_asked_in_both_orders(
     assert asyncio.run(run()).label == label
 
 
-def test_engine_in_this_process_judges_too() -> None:
-    class Output:
-        text = '{"score": 1}'
+class Engine:
+    """An engine with the calls that vLLM has; refuses prompts that hold `too long`."""
 
-    class Completion:
-        outputs = (Output(),)
+    def __init__(self) -> None:
+        self.batches: list[int] = []
 
-    class Engine:
-        def chat(self, conversations: Any, sampling_params: Any, use_tqdm: bool) -> list[Completion]:
-            assert conversations[0][0]["role"] == "user"
-            return [Completion()]
+    def chat(self, conversations: Any, sampling_params: Any, use_tqdm: bool) -> list[Any]:
+        self.batches.append(len(conversations))
+        texts = [conversation[0]["content"] for conversation in conversations]
+        if any("too long" in text for text in texts):
+            raise ValueError("the prompt does not fit")
+        answers = [text.partition("Answer: ")[2].partition("\n")[0] for text in texts]
+        scores = [float("red" in answer) for answer in answers]
+        return [SimpleNamespace(outputs=[SimpleNamespace(text=json.dumps({"score": one}))]) for one in scores]
 
+
+def test_engine_in_this_process_judges_in_batches() -> None:
+    engine = Engine()
+    judge = EngineJudge(engine, None, name="local")
+    answers = ["a red car", "a dog", "too long", "red"]
+    records = [make_record("open-ended", f"<answer>{answer}</answer>", "a car") for answer in answers]
+    for _ in range(2):  # a second event loop finds the judge as the first left it
+        judged = asyncio.run(score_with_judge(records, judge))
+        assert [one.score.accuracy for one in judged] == [1.0, 0.0, None, 1.0]
+        assert judged[2].score.status == "judge_error"
+        assert "does not fit" in judged[2].score.reason
+    assert engine.batches[:5] == [4, 1, 1, 1, 1]
+
+
+def test_engine_is_asked_once_for_what_the_cache_holds(tmp_path: Path) -> None:
+    engine = Engine()
+    judge = EngineJudge(engine, None, name="local")
     record = make_record("open-ended", "<answer>a red car</answer>", "a red car")
-    (judged,) = asyncio.run(score_with_judge([record], EngineJudge(Engine(), None, name="local")))
-    assert judged.score.accuracy == 1.0
+    for _ in range(3):
+        (judged,) = asyncio.run(score_with_judge([record], judge, cache=JudgeCache(folder=tmp_path)))
+        assert judged.score.accuracy == 1.0
+        assert judged.verdict is not None
+        assert judged.verdict.reply == '{"score": 1.0}'
+    assert engine.batches == [1]
 
 
 def test_answer_cannot_leave_its_quotation() -> None:

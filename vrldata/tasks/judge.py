@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,6 +164,9 @@ def _seconds(header: str) -> float:
 class EngineJudge:
     """A judge in this process: an engine with vLLM's `chat(conversations, sampling_params)`.
 
+    Prompts that wait while the engine works go to it together next. An engine that refuses a batch is asked
+    again prompt by prompt, so that one that is too long costs only its row.
+
     Args:
         engine: such as `vllm.LLM`.
         sampling_params: what the engine takes; temperature 0 makes verdicts repeatable.
@@ -171,7 +175,8 @@ class EngineJudge:
 
     def __init__(self, engine: Any, sampling_params: Any, *, name: str) -> None:
         self._engine, self._sampling_params, self._name = engine, sampling_params, name
-        self._turn = asyncio.Lock()
+        self._one_at_a_time = threading.Lock()
+        self._waiting: list[tuple[str, asyncio.Future[str]]] = []
 
     @property
     def name(self) -> str:
@@ -179,13 +184,47 @@ class EngineJudge:
         return self._name
 
     async def reply(self, prompt: str) -> str:
-        """The engine's text; one prompt at a time, off the event loop."""
-        conversation = [{"role": "user", "content": prompt}]
-        async with self._turn:
-            outputs = await asyncio.to_thread(
-                self._engine.chat, [conversation], self._sampling_params, use_tqdm=False
-            )
-        return str(outputs[0].outputs[0].text)
+        """The engine's text, off the event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[str] = loop.create_future()
+        first = not any(other.get_loop() is loop for _, other in self._waiting)
+        self._waiting.append((prompt, future))
+        if first:
+            await asyncio.sleep(0)  # others that are ready to ask join
+            await self._drain(loop)
+        return await future
+
+    async def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer what waits; entries leave the list with their answer, so that nobody else starts a batch."""
+        while mine := [entry for entry in self._waiting if entry[1].get_loop() is loop]:
+            try:
+                answers = await asyncio.to_thread(self._answers, [prompt for prompt, _ in mine])
+            except BaseException:
+                for _, future in self._waiting:
+                    if future.get_loop() is loop:
+                        future.cancel()  # with this task goes the only one that would have answered
+                mine = [entry for entry in self._waiting if entry[1].get_loop() is loop]
+                raise
+            finally:
+                self._waiting = [entry for entry in self._waiting if entry not in mine]
+            for (_, future), answer in zip(mine, answers, strict=True):
+                if future.done():
+                    continue  # its asker has gone
+                if isinstance(answer, JudgeError):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+
+    def _answers(self, prompts: Sequence[str]) -> list[str | JudgeError]:
+        conversations = [[{"role": "user", "content": prompt}] for prompt in prompts]
+        try:
+            with self._one_at_a_time:
+                outputs = self._engine.chat(conversations, self._sampling_params, use_tqdm=False)
+            return [str(output.outputs[0].text) for output in outputs]
+        except (ValueError, RuntimeError) as error:
+            if len(prompts) == 1:
+                return [JudgeError(f"judge {self.name}: {str(error)[:200]}")]
+        return [answer for prompt in prompts for answer in self._answers([prompt])]
 
 
 @dataclass(slots=True, kw_only=True)
