@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw
 
-from vrldata.answer_marks import AnswerMarks, answer_marks
+from vrldata.answer_marks import AnswerMarks, Box, answer_marks
 from vrldata.sheet_text import SheetFont, sheet_font
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ FRAMES_IN_A_LINE = 4
 LARGEST_FRAME_HEIGHT = 300
 MARKED_SECONDS = 0.6
 """A box of one moment is drawn on the shown frame nearest to it, if that is not further away than this."""
+SAME_MOMENT_SECONDS = 0.05
 
 INK, FAINT, PAPER, RULE = "#1c2430", "#68758a", "#ffffff", "#d5dbe5"
 ANSWER, WRONG, SPAN = "#0a8f4f", "#c02f2f", "#bfe8d2"
@@ -81,13 +82,7 @@ def marked_frame(clip: Clip, index: int, marks: AnswerMarks, size: tuple[int, in
         size: (width, height) of the picture in pixels.
     """
     picture = Image.fromarray(clip.frames[index]).resize(size, Image.Resampling.BICUBIC)
-    boxes = list(marks.boxes)
-    if marks.timed_boxes:
-        shown = [float(time) for time in clip.metadata.timestamps]
-        for time, box in marks.timed_boxes.items():
-            nearest = min(range(len(shown)), key=lambda place: abs(shown[place] - time))
-            if nearest == index and abs(shown[index] - time) <= MARKED_SECONDS:
-                boxes.append(box)
+    boxes = [*marks.boxes, *timed_boxes_of(clip, index, marks).values()]
     canvas = ImageDraw.Draw(picture)
     width, height = picture.size
     thick = max(2, round(min(width, height) / 120))
@@ -100,6 +95,24 @@ def marked_frame(clip: Clip, index: int, marks: AnswerMarks, size: tuple[int, in
         place = (x * width - radius, y * height - radius, x * width + radius, y * height + radius)
         canvas.ellipse(place, fill="#00d26a", outline="#ffffff")
     return picture
+
+
+def timed_boxes_of(clip: Clip, index: int, marks: AnswerMarks) -> dict[float, Box]:
+    """The boxes with a time of their own that frame `index` is the nearest frame to, by that time."""
+    shown = [float(time) for time in clip.metadata.timestamps]
+    found = {}
+    for time, box in marks.timed_boxes.items():
+        nearest = min(range(len(shown)), key=lambda place: abs(shown[place] - time))
+        if nearest == index and abs(shown[index] - time) <= MARKED_SECONDS:
+            found[time] = box
+    return found
+
+
+def box_note(clip: Clip, index: int, marks: AnswerMarks) -> str:
+    """Which moments the boxes on frame `index` belong to, where that is not the frame's own; else empty."""
+    shown = float(clip.metadata.timestamps[index])
+    others = [time for time in timed_boxes_of(clip, index, marks) if abs(time - shown) > SAME_MOMENT_SECONDS]
+    return f"box of {', '.join(f'{time:g}' for time in others)} s" if others else ""
 
 
 class _Page:
@@ -186,7 +199,8 @@ def _put_clip(page: _Page, clip: Clip, marks: AnswerMarks, font: SheetFont) -> N
             if inside:
                 corners = (left, page.top, left + size[0] - 1, page.top + size[1] - 1)
                 page.canvas.rectangle(corners, outline=ANSWER, width=4)
-            label = f"{time:.2f} s  #{int(meta.frame_indices[index])}"
+            note = box_note(clip, index, marks)
+            label = f"{time:.2f} s  #{int(meta.frame_indices[index])}" + (f"  {note}" if note else "")
             font.draw(page.canvas, (left, page.top + size[1] + 2), label, ANSWER if inside else FAINT)
         page.top += size[1] + font.line_height + GAP
     if clip.kind != "image" and marks.spans:

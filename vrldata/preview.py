@@ -235,7 +235,7 @@ def _card(item: SheetItem) -> dict[str, Any]:
 
 
 def _clip_card(clip: Clip, marks: Any) -> dict[str, Any]:
-    from vrldata.contact_sheet import marked_frame
+    from vrldata.contact_sheet import box_note, marked_frame
 
     stamps = [float(stamp) for stamp in clip.metadata.timestamps]
     width = min(GALLERY_FRAME_WIDTH, max(clip.metadata.width, GALLERY_FRAME_WIDTH // 2))
@@ -246,6 +246,7 @@ def _clip_card(clip: Clip, marks: Any) -> dict[str, Any]:
             {
                 "picture": _data_url(marked_frame(clip, index, marks, size)),
                 "time": stamps[index],
+                "note": box_note(clip, index, marks),
                 "index": int(clip.metadata.frame_indices[index]),
                 "inside": any(start <= stamps[index] <= end for start, end in marks.spans),
             }

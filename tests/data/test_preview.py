@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 
 import vrldata
-from vrldata.answer_marks import answer_marks
+from tests.data.conftest import numbered_clip
+from vrldata.answer_marks import AnswerMarks, answer_marks
 from vrldata.commits import merge_rows
-from vrldata.contact_sheet import SHEET_WIDTH
+from vrldata.contact_sheet import SHEET_WIDTH, box_note
 from vrldata.errors import ConfigError, MissingClip, StoreError
 from vrldata.preview import preview
 from vrldata.sheet_text import printable, sheet_font
@@ -99,6 +100,15 @@ def test_a_box_is_drawn_where_the_answer_says(dataset: vrldata.Dataset, tmp_path
     assert (ys.max() - top) / (bottom - top) == pytest.approx(0.75, abs=0.02)
 
 
+def test_a_box_of_another_moment_says_so() -> None:
+    clip = numbered_clip(0, num_frames=4)
+    box = (0.0, 0.0, 0.5, 0.5)
+    marks = AnswerMarks(timed_boxes={0.5: box, 1.2: box, 9.0: box})
+    notes = [box_note(clip, index, marks) for index in range(4)]
+    assert [float(time) for time in clip.metadata.timestamps] == [0.0, 0.5, 1.0, 1.5]
+    assert notes == ["", "", "box of 1.2 s", ""]
+
+
 def test_a_sheet_of_a_clip_alone_and_of_missing_clips(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     [sample] = dataset.iter_samples(limit=1)
     preview(dataset, clip_id=sample.clip_ids[0], png=tmp_path / "clip.png")
@@ -151,6 +161,17 @@ def test_a_gallery_is_self_contained_and_escapes_everything(dataset: vrldata.Dat
     assert not re.search(r"https?://", page)
 
 
+def browse(folder: Path, page: str, *options: str) -> str:
+    """What headless Chromium says of a page."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("Chromium is not installed (package chromium): the gallery was not opened in a browser")
+    always = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run([browser, *always, *options, page], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("asked", "count"),
     [("", "7 of 7"), ("type=ocr", "4 of 7"), ("words=video+2%3F", "1 of 7"), ("verdict=mixed", "1 of 7")],
@@ -158,18 +179,25 @@ def test_a_gallery_is_self_contained_and_escapes_everything(dataset: vrldata.Dat
 def test_a_browser_runs_the_filters_and_nothing_else(
     dataset: vrldata.Dataset, tmp_path: Path, asked: str, count: str
 ) -> None:
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("no Chromium on this machine")
     preview(dataset, html=tmp_path / "gallery.html")
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    page = f"{(tmp_path / 'gallery.html').as_uri()}#{asked}"
-    done = subprocess.run([browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=60)
+    page = browse(tmp_path, f"{(tmp_path / 'gallery.html').as_uri()}#{asked}", "--dump-dom")
     found = Elements()
-    found.feed(done.stdout)
-    assert f'<span id="count">{count}</span>' in done.stdout
-    assert done.stdout.count('hidden=""') == 7 - int(count.split()[0])
+    found.feed(page)
+    assert f'<span id="count">{count}</span>' in page
+    assert page.count('hidden=""') == 7 - int(count.split()[0])
     assert found.tags.count("script") == 1
+
+
+def test_a_browser_paints_frames_and_the_span_of_the_answer(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    preview(dataset, sample_id="span", html=tmp_path / "gallery.html")
+    screenshot = tmp_path / "screenshot.png"
+    options = [f"--screenshot={screenshot}", "--window-size=1000,700", "--hide-scrollbars"]
+    browse(tmp_path, (tmp_path / "gallery.html").as_uri(), *options)
+    assert Image.open(screenshot).size == (1000, 700)
+    painted = colours(screenshot)
+    assert RIGHT_GREEN in painted
+    # eight frames of one grey level each, which JPEG keeps nearly
+    assert len({level for level in painted if len(set(level)) == 1 and level[0] < 14}) >= 6
 
 
 def test_a_gallery_shows_the_best_responses(dataset: vrldata.Dataset, tmp_path: Path) -> None:
