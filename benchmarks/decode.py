@@ -59,7 +59,7 @@ def best_of(repeats: int, action: Callable[[], Any]) -> dict[str, float]:
 
 def write_looped(path: Path, seconds: int, gop_s: int, *, width: int, height: int, fps: int = 30) -> Path:
     """Encode a part with a key frame every `gop_s` seconds, and repeat its packets up to `seconds`."""
-    part, part_s = path.with_suffix(".part.mp4"), min(20, seconds)
+    part, part_s = path.with_suffix(".part.mp4"), min(10, seconds)
     random = np.random.default_rng(0)
     texture = random.integers(16, 224, (height // 8, width // 8, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
     # grain that moves against the picture, as a sensor's noise does: without it decoding costs nothing
