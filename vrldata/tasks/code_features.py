@@ -6,6 +6,8 @@ Nothing is executed and no entity, document type or external file is resolved.
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -36,7 +38,10 @@ _UNREADABLE = (expat.ExpatError, SyntaxError, ValueError, RecursionError, Memory
 
 
 def missing_library() -> str | None:
-    """None: parsing needs the standard library only."""
+    """None: parsing needs the standard library only. Imports what draws, where it is installed."""
+    for library in ("PIL.Image", "plutoprint", "resvg_py"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
     return None
 
 
