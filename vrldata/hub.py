@@ -23,6 +23,7 @@ from vrldata.hub_layout import (
     releases_file,
     table_files,
 )
+from vrldata.location import check_whole
 from vrldata.log import progress
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def push(
         StoreError: the dataset is not local, or a file of it is missing. UriError: `target` or `release`.
     """
     repo_id, _ = repository_of(target)
+    check_whole(dataset.uri, "push")
     what = f"push to {repo_id}"
     if not dataset.is_local:
         raise StoreError(f"{dataset.uri}: only a local dataset can be pushed; copy it to a disk first")

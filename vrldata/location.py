@@ -28,6 +28,12 @@ def storage_options(uri: DatasetUri) -> dict[str, str]:
     return {}
 
 
+def check_whole(uri: DatasetUri, what: str) -> None:
+    """Raises UriError where a URI selects rows, for what is done with a dataset as a whole."""
+    if uri != DatasetUri(uri.location, uri.release):
+        raise UriError(f"{uri}: {what} takes the whole dataset: leave out ?filter, split and the like")
+
+
 def check_local(uri: DatasetUri, root: str, samples_path: str) -> None:
     """Raises UriError where the folder `root` holds no dataset."""
     if not os.path.isdir(samples_path):

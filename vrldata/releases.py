@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import StoreError, UriError, nearest
+from vrldata.location import check_whole
 from vrldata.uri import LATEST
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def create_release(dataset: Dataset, name: str, message: str = "", force: bool =
     from vrldata.commits import writable
 
     check_name(name)
+    check_whole(dataset.uri, "a release")
     writable(dataset, "releases")
     repair_tags(dataset)
     tables = {table: dataset.open_table(table) for table in PINNED}

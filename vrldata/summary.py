@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import StoreError
 from vrldata.failures import current_and_past_failures
+from vrldata.location import check_whole
 from vrldata.tables import TABLES
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
 
     Sizes are bytes of files on disk, old versions included; None for remote datasets, where that is a listing
     of every file.
+
+    Raises:
+        UriError: the dataset's URI selects rows.
     """
+    check_whole(dataset.uri, "info")
     columns = ["video_path", "spec", "codec", "kind", "num_frames", "warnings"]
     table = dataset.lance("frames")
     frames = table.to_table(columns=[name for name in columns if name in table.schema.names])
@@ -70,7 +75,8 @@ def summary_text(found: dict[str, Any]) -> str:
         lines.append(f"  {title.replace('_', ' ')}: {counts or 'none'}")
     lines += [f"  spec {spec}: {count} clips" for spec, count in found["specs"].items()]
     for row in found["warnings"]:
-        lines.append(f"  warning, clips {row['clips']}, such as {row['video_path']}: {row['warning']}")
+        clips = "1 clip" if row["clips"] == 1 else f"{row['clips']} clips, such as"
+        lines.append(f"  warning in {clips} {row['video_path']}: {row['warning']}")
     lines += [f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"]]
     more = found["num_failures"] - len(found["failures"])
     if more > 0:

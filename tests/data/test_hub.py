@@ -112,6 +112,17 @@ def test_a_pulled_dataset_can_be_changed_and_pushed_again(
     assert hub.repositories["me/clips"].tags.keys() == {"v1"}
 
 
+def test_a_dataset_on_the_hub_can_be_pulled_by_its_handle(
+    hub: Any, dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    dataset.push(TARGET)
+    report = vrldata.open(f"{TARGET}@v1").pull(tmp_path / "copy")
+    assert (report.release, report.folder) == ("v1", str(tmp_path / "copy"))
+    assert same_content(dataset, vrldata.open(f"{report.folder}@v1"))
+    with pytest.raises(UriError, match="expected hf://datasets"):
+        dataset.pull(tmp_path / "other")
+
+
 def test_lazy_reading_over_http(hub: Any, dataset: vrldata.Dataset) -> None:
     dataset.push(TARGET)
     add_sample(dataset, "more")
@@ -241,6 +252,32 @@ def test_a_hostile_repository_writes_nothing(
     assert not list(tmp_path.rglob("evil*"))
 
 
+@pytest.mark.parametrize(
+    "listed", [b"[" * 100_000, b'{"v1": 1}', b'["v1"]', b"\xff\xfe", b"null", b'[{"name": "v1"}]']
+)
+def test_a_hostile_list_of_releases_is_an_error_of_one_line(
+    hub: Any, dataset: vrldata.Dataset, listed: bytes
+) -> None:
+    dataset.push(TARGET)
+    before = hub.files("me/clips")
+    hub.add_file("me/clips", "releases.json", listed)
+    with pytest.raises(HubError, match=r"releases\.json of the repository cannot be read") as caught:
+        dataset.push(TARGET)
+    assert "\n" not in str(caught.value)
+    assert {**hub.files("me/clips"), "releases.json": before["releases.json"]} == before
+
+
+def test_a_payload_that_was_exchanged_on_the_hub_is_found(
+    hub: Any, dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    """The Hub names the digest of the new bytes, the row that of the old ones."""
+    dataset.push(TARGET)
+    [path] = [path for path in hub.files("me/clips") if path.endswith(".blob")]
+    hub.add_file("me/clips", path, bytes(len(hub.files("me/clips")[path].data)))
+    copy = vrldata.open(vrldata.pull(TARGET, tmp_path / "copy").folder)
+    assert [problem.table for problem in copy.verify(deep=True).problems] == ["frames"]
+
+
 def test_files_outside_the_layout_are_left_alone(hub: Any, dataset: vrldata.Dataset, tmp_path: Path) -> None:
     dataset.push(TARGET)
     hub.add_file("me/clips", "loader.py", b"import os")
@@ -282,6 +319,8 @@ def test_missing_repositories_and_releases_are_named(
         pull(f"{TARGET}@v2", tmp_path / "copy")
     with pytest.raises(UriError, match="expected hf://"):
         dataset.push(str(tmp_path))
+    with pytest.raises(UriError, match="push takes the whole dataset"):
+        vrldata.open(f"{dataset.root}?split=val").push(TARGET)
     with pytest.raises(StoreError, match="only a local dataset"):
         vrldata.open(TARGET).push("hf://datasets/me/other")
 

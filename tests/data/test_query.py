@@ -15,7 +15,7 @@ import pytest
 import vrldata
 from vrldata import query, query_source
 from vrldata.commits import delete_rows, merge_rows
-from vrldata.errors import FilterError
+from vrldata.errors import FilterError, UriError
 from vrldata.query import filter_rows
 from vrldata.tables import sample_to_row
 from vrldata.types import Sample, Trajectory
@@ -265,6 +265,14 @@ def test_command_line_reports_a_wrong_column_with_exit_code_2(dataset: vrldata.D
     assert done.returncode == 2
     assert done.stderr.decode().startswith("error: SQL: no column 'rewrd'")
     assert b"Traceback" not in done.stderr
+
+
+def test_a_selection_of_the_uri_is_not_ignored_in_silence(dataset: vrldata.Dataset) -> None:
+    done = run_query(f"{dataset.root}?split=val", "SELECT count(*) FROM samples")
+    assert done.returncode == 2
+    assert b"a statement takes the whole dataset" in done.stderr
+    with pytest.raises(UriError, match="info takes the whole dataset"):
+        vrldata.open(f"{dataset.root}?limit=1").info()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def query(
     Python: vrldata.open(uri).sql(statement)
     """
     import vrldata
+    from vrldata.location import check_whole
     from vrldata.rows_output import BINARY_FORMATS, FORMATS, rows_of, whole_file, write_rows
 
     chosen = output_format or (_SUFFIXES.get(out.suffix, "table") if out else "table")
@@ -40,7 +41,9 @@ def query(
         raise ConfigError(f"--format {chosen!r}: choose {', '.join(FORMATS)}.{nearest(chosen, FORMATS)}")
     if chosen in BINARY_FORMATS and out is None and not json_output and sys.stdout.isatty():
         raise ConfigError(f"--format {chosen} is no text: add --out FILE or a pipe")
-    rows = vrldata.open(uri).sql(sql)
+    dataset = vrldata.open(uri)
+    check_whole(dataset.uri, "a statement")
+    rows = dataset.sql(sql)
     if out is not None:
         with whole_file(out) as file:
             write_rows(rows, file, chosen)
