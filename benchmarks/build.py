@@ -249,7 +249,7 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=["script", "codecs"], help="one part instead of both")
     parser.add_argument("--clips", type=int, default=64, help="clips of the comparison with the script")
-    parser.add_argument("--rounds", type=int, default=2, help="rounds of it, of which the best count")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of it, of which the best count")
     parser.add_argument("--videos", type=int, default=24, help="clips of the builds by codec")
     parser.add_argument("--workers", type=int, default=2, help="decoder processes")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")

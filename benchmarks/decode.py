@@ -36,7 +36,7 @@ from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import Segment
 
 HOUR_S = 3600
-GOP_SECONDS = (2, 10)
+GOP_SECONDS = (5,)
 
 
 def cpu_seconds() -> float:

@@ -1,6 +1,6 @@
 """Samples a second of an epoch: Ray Data over a store against loops over float32 `.pt` files.
 
-    python benchmarks/epoch.py                      # a minute, about 6 GB of disk
+    python benchmarks/epoch.py                      # a minute, about 4 GB of disk
     python benchmarks/epoch.py --clips 8 --json epoch.json
 
 The consumer has every pixel of every clip in memory of its own: of the store by a copy into a buffer that it
@@ -156,7 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clips", type=int, default=24, help="clips of 49.5 MB, three samples each")
+    parser.add_argument("--clips", type=int, default=16, help="clips of 49.5 MB, three samples each")
     parser.add_argument("--workers", type=int, default=2, help="workers of the loaders and of Ray")
     parser.add_argument("--epochs", type=int, default=2, help="epochs that count, beside the first")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary folder by default")

@@ -169,6 +169,8 @@ class _Reading:
     ) -> None:
         self._container, self._stream = container, stream
         self._table, self._frame_pts, self._collector = table, frame_pts, collector
+        # plain integers: elements of an array cost ten times as much to compare
+        self._pts, self._sizes = table.pts.tolist(), table.sizes.tolist()
         self._references = ReferenceReader.of(stream.codec_context)
         self._left_out: set[int] = set()
 
@@ -231,4 +233,4 @@ class _Reading:
         yield from decoder.decode(None)
 
     def _is_packet(self, packet: Any, place: int) -> bool:
-        return bool(packet.pts == self._table.pts[place] and packet.size == self._table.sizes[place])
+        return bool(packet.pts == self._pts[place] and packet.size == self._sizes[place])
