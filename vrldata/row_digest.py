@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 NOT_LOGICAL: Mapping[str, frozenset[str]] = {
     "samples": frozenset(),
-    "frames": frozenset({PAYLOAD_COLUMN, "created_at", "source_mtime_ns", "decoder"}),
+    "frames": frozenset({PAYLOAD_COLUMN, "created_at", "source_mtime_ns", "decoder", "warnings"}),
     "trajectories": frozenset({"created_at"}),
     "failures": frozenset({"created_at", "source_mtime_ns", "attempts", "reason"}),
 }
 """Columns by table that say when and with what a row was written. Pixels count by their column `sha256`;
-the reason of a failure is worded by the installed decoder."""
+warnings and the reason of a failure are worded by the installed decoder."""
 
 ROWS_PER_BATCH = 4096
 
