@@ -75,6 +75,10 @@ def test_easyvideor1_train_differs_where_its_faults_lie(
         ("正解はBです", "B"),
         ("b", "B"),
         ("(Ｂ)", "B"),
+        ("Option B", "B"),
+        ("<b>B</b>", "B"),
+        ("[[B]]", "B"),
+        ("B ✓", "B"),
         ("A man walks in. The answer is C", "C"),
         ("The answer is B. Because Charlie Did it", "B"),
         ("Correct: B", "B"),
@@ -90,7 +94,9 @@ def test_tolerant_protocol_finds_the_letter(prediction: str, letter: str) -> Non
     assert (result.accuracy, result.extracted, result.status) == (1.0, letter, "scored")
 
 
-@pytest.mark.parametrize("prediction", ["I do not know.", "A man, a plan.", "None of them", "It is E"])
+@pytest.mark.parametrize(
+    "prediction", ["I do not know.", "A man, a plan.", "None of them", "It is E", "Plan", "b c"]
+)
 def test_tolerant_protocol_does_not_guess(prediction: str) -> None:
     for letter in "ABCD":
         result = score("mcq", prediction, letter, options=OPTIONS, protocol="eval")
@@ -113,6 +119,9 @@ def test_strict_figure_stands_beside_the_tolerant_one() -> None:
         ("temporal grounding", "{'time': [10, 20,]}", [10, 20]),
         ("temporal grounding", '{"time": [[10, 20], [30, 40]]}', [10, 20]),
         ("spatial grounding", '```json\n[{"bbox_2d": [9, 9, 0, 0], "label": "car"}]\n```', [0, 0, 9, 9]),
+        ("spatial grounding", "<box>(0,0),(9,9)</box>", [0, 0, 9, 9]),
+        ("temporal grounding", "(10, 20)", [10, 20]),
+        ("code", "Here it is:\n```python\nx = f(1)\n```\nresult = 5 stands for nothing", "x = f(1)"),
         ("math", "Therefore the answer is $\\frac{1}{2}$.", "0.5"),
     ],
 )

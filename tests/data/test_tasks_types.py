@@ -61,6 +61,9 @@ def test_weights_must_sum_to_one() -> None:
         ("Option B", 1.0),
         ("选B", 1.0),
         ("THE RED CAR!", 1.0),
+        ("__B__", 1.0),
+        ("<b>B</b>", 1.0),
+        ("【B】", 1.0),
         ("b. the red car", 1.0),
         ("A.B", 0.0),
         ("B and not A", 0.0),
@@ -109,13 +112,20 @@ def test_key_that_is_no_option_masks_the_row(key: Any) -> None:
         ("5 (five)", 5),
         ("-3 degrees", -3),
         ("1.5×10^{3}", 1500),
+        ("1\u202f234\u00a0567", 1234567),
+        ("1'234", 1234),
+        ("one thousand, two hundred and four", 1204),
+        ("half", 0.5),
+        ("three quarters", 0.75),
     ],
 )
 def test_number_in_its_usual_dress(content: str, value: float) -> None:
     assert accuracy("numerical", content, value) == 1.0
 
 
-@pytest.mark.parametrize("content", ["", "many", "3-5", "3 or 5", "nan", "inf", "1e999", "1/0", "3 4", "v2"])
+@pytest.mark.parametrize(
+    "content", ["", "many", "3-5", "one, two", "3 or 5", "nan", "inf", "1e999", "1/0", "3 4", "v2"]
+)
 def test_what_is_no_single_number_scores_nothing(content: str) -> None:
     assert accuracy("numerical", content, 3) == 0.0
 
@@ -127,13 +137,17 @@ def test_unreadable_number_key_masks_the_row(key: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [("不是", False), ("是的", True), ("It is not true", False), ("N", False), ("1", True), ("right", True)],
+    [("不是", False), ("是的", True), ("It is not true", False), ("N", False), ("1", True), ("right", True)]
+    + [(word, True) for word in ("Oui", "Ja, gewiss", "Sí.", "да", "はい", "네", "نعم", "हाँ", "evet")]
+    + [(word, False) for word in ("Non", "Nein", "não", "нет", "いいえ", "아니요", "لا", "नहीं", "không")],
 )
 def test_polarity(content: str, expected: bool) -> None:
     assert accuracy("boolean", content, expected) == 1.0
 
 
-@pytest.mark.parametrize("content", ["nobody", "yesterday", "maybe", "it is yes or it is no"])
+@pytest.mark.parametrize(
+    "content", ["nobody", "yesterday", "maybe", "it is yes or it is no", "ja/nein", "non-stop"]
+)
 def test_no_polarity(content: str) -> None:
     result = score("boolean", f"<answer>{content}</answer>", "no")
     assert (result.accuracy, result.format) == (0.0, 0.5)
@@ -151,6 +165,8 @@ def test_no_polarity(content: str) -> None:
         ('The span is {"time": [3, 8]}.', 0.5),
         ("between 3 and 8 seconds", 0.5),
         ("00:03 - 00:08", 0.5),
+        ("(3, 8)", 0.5),
+        ("3s, 8s", 0.5),
         ('{"time": {"start": 3, "end": 8}}', 0.5),
     ],
 )
@@ -237,6 +253,7 @@ def test_ocr_modes() -> None:
         ("I prefer the second response", "B"),
         ("Both are equally good", "tie"),
         ("Answer (A)", "Response 1"),
+        ("response_2", 2),
     ],
 )
 def test_preference_verdicts(content: str, key: Any) -> None:
@@ -251,6 +268,8 @@ def test_preference_verdicts(content: str, key: Any) -> None:
         ("\\sqrt{12}", "12", 0.0),
         ("y=2x+1", "z=2x+1", 0.0),
         ("x=5", "5", 1.0),
+        ("\\[5\\]", "5", 1.0),
+        ("The answer is $5$.", "5", 1.0),
         ("\\text{Odd}", "odd", 1.0),
         ("$5$ and $7$", "5", 0.0),
         ("\\boxed{5} or \\boxed{7}", "5", 0.0),

@@ -1,4 +1,4 @@
-"""Yes/no answers: polarity words in English and Chinese, as whole words only."""
+"""Yes/no answers: polarity words in English and Chinese; in other languages the word that comes first."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ _CHINESE_OTHER = ("是否", "对面", "对于", "对方", "对话", "没有信�
 _TOKEN = re.compile(
     "|".join((*_CHINESE_OTHER, *_CHINESE_NO, *_CHINESE_YES)) + r"|[a-z]+(?:['’]t)?|\d+|[^\W\d_]"
 )
+_YES_WORDS = "oui ja sí sì sim да はい 네 예 نعم हाँ हां có evet"
+_NO_WORDS = "non nein não nee нет いいえ 아니요 아니오 لا नहीं không hayır"
+_OTHER_YES = dict.fromkeys(_YES_WORDS.split(), True)
+# In these languages the first word decides; inside English prose the same letters mean other things.
+_OTHER_LANGUAGES = re.compile(rf"(?<![\w-])(?:{'|'.join([*_OTHER_YES, *_NO_WORDS.split()])})(?![\w-])")
 _FLIPS = frozenset({"not", "isn't", "isn’t", "wasn't", "wasn’t", "aren't", "aren’t"})
 _JOINS = frozenset({"or", "and", "either", "或", "或者", "和", "与"})
 
@@ -31,7 +36,13 @@ def polarity(text: str) -> bool:
     Raises:
         UnreadableAnswerError: no polarity word, or both with nothing to decide between them.
     """
-    words = _TOKEN.findall(clean(text).casefold())
+    plain = clean(text).casefold()
+    if first := _OTHER_LANGUAGES.match(plain):
+        others = {_OTHER_YES.get(found.group(), False) for found in _OTHER_LANGUAGES.finditer(plain)}
+        if len(others) > 1:
+            raise UnreadableAnswerError(f"both yes and no in {text[:80]!r}", ambiguous=True)
+        return _OTHER_YES.get(first.group(), False)
+    words = _TOKEN.findall(plain)
     if len(words) == 1 and words[0] in _ALONE:
         return _ALONE[words[0]]
     found = [_polarity_of(word, words[index - 1] if index else "") for index, word in enumerate(words)]

@@ -23,6 +23,11 @@ _ANOTHER = re.compile(
     r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
 )
 _GOES_ON = re.compile(r" ([a-z][a-z'’]*)")
+# The whole text is a letter, whatever stands around it: brackets, check marks, HTML, the word "option".
+_DRESS = r"(?:</?[a-z]{1,8}>|[\W_]){0,12}"
+_DRESSED = re.compile(
+    rf"{_DRESS}(?:(?:option|choice|letter|answer|选项){_DRESS})?([A-Z]){_DRESS}", re.IGNORECASE
+)
 _LINE = re.compile(
     r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：][*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
     re.MULTILINE,
@@ -46,6 +51,9 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     bare = BARE_LETTER.fullmatch(clean(plain))
     if bare and options.accepts(bare.group(1).upper()):
         return _reading(bare.group(1).upper(), "whole")
+    dressed = _DRESSED.fullmatch(plain) if len(plain) < 60 else None
+    if dressed and dressed.group(1).isupper() and options.accepts(dressed.group(1)):
+        return _reading(dressed.group(1), "whole")
     if listed := letter_list(clean(plain)):
         raise UnreadableAnswerError(f"letters {', '.join(listed)} for a single answer", ambiguous=True)
     rules: tuple[tuple[str, Callable[[str, Options], str | None]], ...] = (

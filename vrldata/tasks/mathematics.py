@@ -106,7 +106,10 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
                 raise
     if content.count("\\boxed{") > 1:
         raise UnreadableAnswerError("several boxed results", ambiguous=True)
-    text = clean(content.strip().rstrip(".。"))
+    text = content.strip().rstrip(".。")
+    if text.startswith("\\[") and text.endswith("\\]"):
+        text = text[2:-2]
+    text = clean(_one_formula(text))
     boxed = last_boxed(text)
     text = boxed.strip() if boxed is not None else _one_formula(text)
     if len(text) > MAX_ANSWER_CHARS:

@@ -21,6 +21,10 @@ _MAX_RUN_CHARS = 200
 """Longer runs are no number that anyone would write in words."""
 _ANY_WORD = re.compile(rf"\b(?:{_WORD})\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"\b(?:a|an)\s+(?=(?:hundred|thousand|million|billion|dozen)\b)", re.IGNORECASE)
+_SCALE_COMMA = re.compile(rf"\b(thousand|million|billion),\s+(?=(?:{_WORD})\b)", re.IGNORECASE)
+_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_PARTS = {"half": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fifth": 5, "fifths": 5}
+_SHARE = re.compile(rf"(?:({'|'.join(_COUNTS)})[\s-])?({'|'.join(_PARTS)})", re.IGNORECASE)
 _NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
 _DIGIT_SCALE = re.compile(r"(\d)\s+(hundred|thousand|million|billion)\b", re.IGNORECASE)
 
@@ -47,7 +51,11 @@ def digits_for_words(text: str) -> str:
         chinese = _CHINESE.fullmatch(text.strip())
         if chinese:
             return str(_chinese_value(chinese.group(1)))
+    share = _SHARE.fullmatch(text.strip(" .!"))
+    if share:
+        return f"{_COUNTS[(share.group(1) or 'a').lower()]}/{_PARTS[share.group(2).lower()]}"
     if _ANY_WORD.search(text):
+        text = _SCALE_COMMA.sub(r"\1 ", text)
         text = _ARTICLE.sub("one ", text)
         text = _DIGIT_SCALE.sub(
             lambda match: f"{match.group(1)}{'0' * (len(str(_SCALES[match.group(2).lower()])) - 1)}", text

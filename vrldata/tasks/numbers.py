@@ -45,6 +45,8 @@ _LATEX = (
     ("$", ""),
     ("~", " "),
 )
+# Blanks that do not break, apostrophes and underscores between groups of three digits; a plain blank is none.
+_THOUSANDS = re.compile("(?<=\\d)[\u00a0\u202f\u2009'’_](?=\\d{3}(?!\\d))")
 _CURRENCY = re.compile(r"[€£¥₹₩₽¢]|\b(?:USD|EUR|GBP|RMB|CNY|US)(?=\s*\d)")
 _FRACTION = re.compile(r"\\frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}|\\frac\s*(\d)\s*(\d)")
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
@@ -105,6 +107,7 @@ def find_numbers(text: str) -> list[Number]:
 
 
 def _without_dress(text: str) -> str:
+    text = _THOUSANDS.sub("", text)
     plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
     plain = clean(unicodedata.normalize("NFKC", plain))
     if "\\" in plain:

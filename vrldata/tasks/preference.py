@@ -14,9 +14,9 @@ from vrldata.tasks.text import clean, collapse, strip_punctuation, unwrap_answer
 TIE = "tie"
 _LABELS = {"1": "1", "a": "1", "one": "1", "first": "1", "2": "2", "b": "2", "two": "2", "second": "2"}
 _KIND = r"(?:response|answer|assistant|option|model|candidate|output|caption|reply)"
-_NAMED = rf"(?:(?:the )?{_KIND} ?[#(:]? ?(1|2|a|b|one|two)\b\)?|the (first|second)(?: (?:{_KIND}|one))?\b)"
+_NAMED = rf"(?:(?:the )?{_KIND}[ _]?[#(:]? ?(1|2|a|b|one|two)\b\)?|the (first|second)(?: (?:{_KIND}|one))?\b)"
 _EXACT = re.compile(
-    rf"(?:(?:the )?(?:better |best |winning )?{_KIND} ?(?:is )?[#(:]? ?)?"
+    rf"(?:(?:the )?(?:better |best |winning )?{_KIND}[ _]?(?:is )?[#(:]? ?)?"
     rf"(1|2|a|b|one|two|first|second)(?: {_KIND})?"
 )
 _MENTION = re.compile(_NAMED)

@@ -121,7 +121,7 @@ def _run(program: str, seconds: float) -> tuple[bool, str]:
             start_new_session=True,
         )
         try:
-            out, err = process.communicate(request.encode(), timeout=seconds + 1.0)
+            out, err = process.communicate(request.encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

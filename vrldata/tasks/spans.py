@@ -38,6 +38,8 @@ _JOIN = r"(?:to|until|till|and|through|[-–—~～→]|到|至)"
 _RANGE = re.compile(
     rf"(?<![\d.:])(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?(?P<end>{_TIME}) ?{_UNIT}(?![\w:])", re.IGNORECASE
 )
+# A comma without a blank may belong to one number.
+_PAIR = re.compile(rf"(?P<start>{_TIME}) ?{_UNIT}, (?P<end>{_TIME}) ?{_UNIT}", re.IGNORECASE)
 _IS = r" ?(?:time)? ?(?:is|at|:|=)? ?"
 _START_END = re.compile(
     rf"\bstart\w*{_IS}(?P<start>{_TIME})\b.{{0,40}}?\bend\w*{_IS}(?P<end>{_TIME})\b", re.IGNORECASE
@@ -115,10 +117,13 @@ def spans_in_text(text: str, *, whole: bool) -> list[Span]:
     plain = _BLANKS.sub(" ", clean(text)).strip(" .。()[]")
     if whole:
         bare = re.sub(r"^(?:from|between|从) ?", "", plain, flags=re.IGNORECASE)
-        match = _RANGE.fullmatch(bare) if len(bare) <= _MAX_SPAN_CHARS else None
+        short = len(bare) <= _MAX_SPAN_CHARS
+        match = (_RANGE.fullmatch(bare) or _PAIR.fullmatch(bare)) if short else None
         matches = [match] if match else []
     else:
         matches = list(_RANGE.finditer(plain)) or list(_START_END.finditer(plain))
+        if not matches and len(plain) <= _MAX_SPAN_CHARS and (pair := _PAIR.fullmatch(plain)):
+            matches = [pair]
     return [(clock_seconds(match["start"]), clock_seconds(match["end"])) for match in matches]
 
 

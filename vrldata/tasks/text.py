@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_EDGES = " \t\r\n*`$\"'“”‘’«»「」『』\u200b\ufeff"
+_EDGES = " \t\r\n*_`$\"'“”‘’«»「」『』\u200b\ufeff"
 _CJK = (
     "\u3040-\u30ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # han
