@@ -15,6 +15,8 @@ from vrldata.tasks import ScoringSettings, score
 from vrldata.tasks.killable import KillableWorker, shared_worker
 from vrldata.types import Score
 
+pytest.importorskip("plutoprint", reason="HTML is drawn by plutoprint, which has no wheel for this machine")
+
 DRAWN = ScoringSettings(render=True)
 SVG = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{}</svg>".format(
     "<rect width='5' height='9' fill='red'/>"

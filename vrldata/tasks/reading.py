@@ -62,7 +62,8 @@ class ScoringSettings:
         allow_code_execution: run Python answers against the record's unit tests, in the sandbox.
         code_seconds: limit for one unit test; all of a row's have eight times as long.
         render: draw SVG and HTML answers too: half of the score is then how alike answer and key look (needs
-            the renderers of the `tasks` extra). Off, tags, attributes and text alone count.
+            the renderers of the `tasks` extra; that of HTML has wheels for x86-64). Off, tags, attributes and
+            text alone count.
         math_seconds: limit for the symbolic comparisons of one response, all together. Real answers take
             hundredths of a second; with the default a hostile one is scored in less than 2 s in all.
     """
