@@ -40,11 +40,12 @@ _BUFFER = "algorithm.reward.overlong_buffer=16"
 _SAME = ("algorithm.preset=grpo", "algorithm.kl_coef=0.1", "steps=12", "validation.every=4")
 
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
-    # The KL to the starting model keeps all letters alive until clips are told apart. Dynamic sampling
-    # leaves out groups without signal, so that DAPO needs fewer updates, and bears more KL, than the others.
+    # The KL to the starting model keeps all letters alive until clips are told apart.
     "algorithms": {
         "grpo": Arm(overrides=("algorithm.preset=grpo", *_kl("loss"), "steps=120")),
-        "dapo": Arm(overrides=("algorithm.preset=dapo", *_kl("loss"), "algorithm.filter.max_tries=3", "steps=120")),
+        "dapo": Arm(
+            overrides=("algorithm.preset=dapo", *_kl("loss"), "algorithm.filter.max_tries=3", "steps=120")
+        ),
         "rloo": Arm(overrides=("algorithm.preset=rloo", *_kl("reward"), "steps=120")),
         "reinforce_plus_plus": Arm(
             overrides=("algorithm.preset=reinforce_plus_plus", *_kl("reward"), "steps=120")

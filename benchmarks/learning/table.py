@@ -18,8 +18,8 @@ def tables(results: dict[str, Any]) -> str:
     lines: list[str] = []
     for experiment, rows in sorted(arms.items()):
         lines += [f"### {experiment}", "", "| arm | seeds | held-out accuracy at the start | at the end |"]
-        lines[-1] += " best | response length | KL | minutes |"
-        lines.append("|---|---|---|---|---|---|---|---|")
+        lines[-1] += " best | response length | KL | minutes | CPU seconds |"
+        lines.append("|---|---|---|---|---|---|---|---|---|")
         for arm, runs in sorted(rows.items()):
             runs.sort(key=lambda run: int(run["seed"]))
             cells = [
@@ -31,6 +31,7 @@ def tables(results: dict[str, Any]) -> str:
                 _values(run["curves"]["length"][-1][1] for run in runs),
                 _values(run["curves"]["kl"][-1][1] if run["curves"]["kl"] else None for run in runs),
                 ", ".join(f"{run['seconds'] / 60:.1f}" for run in runs),
+                ", ".join(f"{run['cpu_seconds']:.0f}" for run in runs),
             ]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
