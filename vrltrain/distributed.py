@@ -137,6 +137,13 @@ def load_full_state_dict(policy: nn.Module, weights: Mapping[str, Tensor], ranks
 
     named = {f"model.{name}": tensor for name, tensor in weights.items()}
     several = ranks.world_size > 1
+    if several:
+        from torch.distributed.fsdp import FSDPModule
+
+        # after a forward pass without a backward pass the root's weights still are whole on every rank
+        for module in policy.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
     set_model_state_dict(
         policy,
         named,

@@ -29,6 +29,7 @@ class TransformersEngine:
 
     def __init__(self, config: RolloutConfig, encoder: PromptEncoder, model_path: str, seed: int) -> None:
         self.policy_version = 0
+        self._closed = False
         self._config = config
         self._encoder = encoder
         del seed  # every call brings its own, so that a resumed run draws what an uninterrupted one draws
@@ -79,7 +80,8 @@ class TransformersEngine:
         self.policy_version = version
 
     def close(self) -> None:
-        """Nothing runs outside this process."""
+        """See `RolloutEngine`; responses that another thread is writing are cut off."""
+        self._closed = True
 
     def _check_length(self, prompt: Prompt, encoded: EncodedPrompt, sampling: SamplingParams) -> None:
         total = len(encoded.input_ids) + sampling.max_tokens
@@ -127,6 +129,8 @@ class TransformersEngine:
         last = torch.tensor([int(prompt.position_ids.max()) for prompt in prompts], device=device)[order]
         rows = [_Decoded() for _ in generators]
         for _ in range(sampling.max_tokens):
+            if self._closed:
+                raise RolloutError("the engine was closed while it wrote responses")
             tokens, log_probs = self._sample(logits, generators, sampling)
             for row, token, log_prob in zip(rows, tokens.tolist(), log_probs.tolist(), strict=True):
                 row.append(token, log_prob, self._encoder.eos_token_ids)

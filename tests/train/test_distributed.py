@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.train.colour_clips import run_values
 from tests.train.one_update import MEDIA
+from vrltrain.checkpoint import checkpoint_folder
 from vrltrain.files import read_lines
 
 pytestmark = pytest.mark.slow
@@ -84,11 +86,32 @@ def test_two_ranks_take_the_step_of_one_with_a_critic_and_the_full_kl(
 
 
 def test_a_run_of_one_rank_goes_on_with_two(own_dataset: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """With all that a checkpoint may hold: a critic, a moving reference, a batch ahead of its step."""
+    algorithm = {
+        "preset": "ppo",
+        "ref_update_steps": 1,
+        "max_staleness": 1,
+        "correction": {"level": "token"},
+    }
     config = tmp_path / "config.json"
-    for world_size, steps in ((1, 1), (2, 2)):
-        config.write_text(json.dumps(run_values(own_dataset, tiny_model, tmp_path / "run", steps=steps)))
+    for world_size, steps in ((1, 1), (2, 3)):
+        values = run_values(
+            own_dataset,
+            tiny_model,
+            tmp_path / "run",
+            steps=steps,
+            algorithm=algorithm,
+            critic={"optim": {"lr": 1e-3}},
+        )
+        config.write_text(json.dumps(values))
         start_ranks(world_size, ["-m", "vrltrain.cli", "run", str(config)])
     rows = read_lines(tmp_path / "run" / "metrics.jsonl")
-    assert [row["step"] for row in rows] == [1, 2]
-    assert rows[1]["update/grad_norm"] > 0
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert all(row["update/grad_norm"] > 0 and row["critic/grad_norm"] > 0 for row in rows)
     assert abs(rows[1]["mismatch/k3_kl"]) < 1e-6
+    assert rows[2]["staleness/groups_1"] == 4
+    two, three = (
+        load_file(checkpoint_folder(tmp_path / "run", step) / "critic.safetensors") for step in (2, 3)
+    )
+    assert set(two) == set(three)
+    assert not torch.equal(two["value_head.weight"], three["value_head.weight"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.train.colour_clips import make_clip, make_sample
-from vrldata.errors import ConfigError
+from vrldata.errors import ConfigError, RolloutError
 from vrldata.model_inputs import processor_media
 from vrltrain.batching import model_batch
 from vrltrain.configs import RolloutConfig
@@ -160,3 +161,17 @@ def test_truncation_keeps_the_most_likely_tokens() -> None:
 def test_an_unknown_engine_is_an_error_that_lists_the_known(tiny_model: Path, encoder: PromptEncoder) -> None:
     with pytest.raises(ConfigError, match=r"rollout.engine='vlm'.*Did you mean 'vllm'.*transformers"):
         make_engine(CONFIG.model_copy(update={"engine": "vlm"}), encoder, tiny_model)
+
+
+def test_a_closed_engine_stops_what_another_thread_waits_for(
+    tiny_model: Path, encoder: PromptEncoder
+) -> None:
+    config = RolloutConfig(engine="transformers", max_model_len=100_000, max_tokens=90_000, dtype="float32")
+    engine = make_engine(config, encoder, tiny_model)
+    prompts = prompts_of(encoder)[:1]
+    endless = SamplingParams(max_tokens=90_000, temperature=100.0)
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        written = threads.submit(engine.generate, prompts, [64], endless)
+        engine.close()
+        with pytest.raises(RolloutError, match="was closed"):
+            written.result(timeout=60)
