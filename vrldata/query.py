@@ -121,7 +121,9 @@ def _run(session: _Session, statement: str, tree: dict[str, Any], *, numbered: b
     for name in tables_named(tree):
         maps = lookups if name == "trajectories" else {}
         source = TableSource(session.tables[name], hidden=HIDDEN_COLUMNS, map_lookups=maps, numbered=numbered)
-        table = source.in_memory([*columns, *lookups]) if columns is not None else None
+        # a search is joined by keys that the statement does not name, and its text need not be read
+        in_memory = columns is not None and not session.searches
+        table = source.in_memory([*(columns or ()), *lookups]) if in_memory else None
         session.connection.register(name, source if table is None else table)
     if calls_best_of(tree):
         session.connection.execute(_BEST_OF_VIEW)
@@ -145,7 +147,7 @@ def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource
     key = key_lookup(tree)
     if key is not None and key[0] in columns:
         return table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
-    positions = _positions(session, tree, source)
+    positions = _positions(session, tree, source, columns)
     if positions is None:
         return None
     if not len(positions):
@@ -167,8 +169,14 @@ def _columns_to_take(columns: Sequence[str], tree: dict[str, Any]) -> list[str]:
     return [name for name in columns if name.lower() in named] or list(columns[:1])
 
 
-def _positions(session: _Session, tree: dict[str, Any], source: TableSource) -> NDArray[np.int64] | None:
-    """Places of the rows that a statement needs, in order; None where they are not found before it runs."""
+def _positions(
+    session: _Session, tree: dict[str, Any], source: TableSource, wanted: Sequence[str]
+) -> NDArray[np.int64] | None:
+    """Places of the rows that a statement needs, in order; None where they are not found before it runs.
+
+    Args:
+        wanted: columns that are taken of these rows.
+    """
     import duckdb
     import numpy as np
 
@@ -177,7 +185,11 @@ def _positions(session: _Session, tree: dict[str, Any], source: TableSource) -> 
         return None
     too_many = None
     named = columns_named(first_tree) or source.schema.names
-    if not source.fits_in_memory([name for name in source.schema.names if name.lower() in named]):
+    tested = [name for name in source.schema.names if name.lower() in named]
+    if not source.fits_in_memory(tested):
+        if source.fits_in_memory([name for name in wanted if name not in tested]):
+            # all that is wide has to be read anyway
+            return None
         # text that is read to find rows is not read twice, but for few rows
         too_many = source.num_rows // COST_OF_TAKING + 1
         first_tree = limited(first_tree, too_many)

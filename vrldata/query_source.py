@@ -29,6 +29,9 @@ CACHE_BYTES = 512 << 20
 BATCH_ROWS = 65_536
 LARGEST_TEXT_BATCH = 8_192
 
+LARGEST_COMPRESSION = 8
+"""Bytes of text in memory that a byte on disk stands for at most."""
+
 STRETCH_ROWS = 122_880
 """Rows that share a dictionary of text: those that DuckDB reads at a time."""
 
@@ -145,7 +148,7 @@ class TableSource(pads.Dataset):
         # a table needs a column to have rows, as for count(*)
         narrow = (field.name for field in self._schema if pa.types.is_primitive(field.type))
         names = names or [next(narrow, self._schema.names[0])]
-        if not self.fits_in_memory(names):
+        if not self.fits_in_memory(names, with_text=True):
             return None
         return pa.table([self._cached(name) for name in names], names=names)
 
@@ -197,15 +200,23 @@ class TableSource(pads.Dataset):
         text = str(filter)
         return [name for name in self._schema.names if name in text]
 
-    def fits_in_memory(self, names: Sequence[str]) -> bool:
-        """Whether these columns may be kept between statements."""
-        row_bytes = 0
+    def fits_in_memory(self, names: Sequence[str], *, with_text: bool = False) -> bool:
+        """Whether these columns may be kept between statements.
+
+        Args:
+            with_text: also long text, where there is little of it.
+        """
+        num_bytes = 0
         for name in names:
             type_ = self._schema.field(name).type
-            if name in _WIDE or not (pa.types.is_primitive(type_) or pa.types.is_string(type_)):
+            is_text = pa.types.is_string(type_)
+            if name in _WIDE and with_text and is_text:
+                num_bytes += _text_bytes(self._table, name)
+            elif name not in _WIDE and (pa.types.is_primitive(type_) or is_text):
+                num_bytes += self.num_rows * (80 if is_text else type_.bit_width // 8 + 1)
+            else:
                 return False
-            row_bytes += 80 if pa.types.is_string(type_) else type_.bit_width // 8 + 1
-        return row_bytes * self.num_rows <= CACHE_BYTES // 2
+        return num_bytes <= CACHE_BYTES // 2
 
     def _cached(self, name: str) -> pa.ChunkedArray:
         if name == POSITION:
@@ -241,6 +252,13 @@ def _with_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _text_bytes(table: lance.LanceDataset, name: str) -> int:
+    """Most bytes that a column of text takes in memory, from those that it takes on disk."""
+    sizes = {field.id: field.bytes_on_disk for field in table.stats.data_stats().fields}
+    ids = {field.name(): field.id() for field in table.lance_schema.fields()}
+    return int(sizes.get(ids[name], 0)) * LARGEST_COMPRESSION
 
 
 def _identity(table: lance.LanceDataset) -> tuple[str, int, str]:
