@@ -21,13 +21,22 @@ class RowFault(Exception):  # noqa: N818 - caught inside the readers, never seen
         text: what is wrong and what to do, for the message.
         field: name of the field as the row spells it; None when the whole row is meant.
         value: what was found; left out of the message when `show` is False.
+        named: name of the field in the message, where the record has another of its accepted names.
     """
 
     def __init__(
-        self, reason: str, text: str, *, field: str | None = None, value: Any = None, show: bool = True
+        self,
+        reason: str,
+        text: str,
+        *,
+        field: str | None = None,
+        value: Any = None,
+        show: bool = True,
+        named: str | None = None,
     ) -> None:
         super().__init__(text)
         self.reason, self.text, self.field, self.value, self.show = reason, text, field, value, show
+        self.named = named or field
 
 
 class FileFault(Exception):  # noqa: N818 - caught inside the readers, never seen by a user
@@ -41,9 +50,11 @@ class FileFault(Exception):  # noqa: N818 - caught inside the readers, never see
         line: int | None = None,
         row: int | None = None,
         field: str | None = None,
+        named: str | None = None,
     ) -> None:
         super().__init__(text)
         self.reason, self.text, self.line, self.row, self.field = reason, text, line, row, field
+        self.named = named or field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +151,7 @@ def row_rejection(fault: RowFault, file: str, line: int | None, row: int | None)
         field=fault.field,
         value=value,
         reason=fault.reason,
-        message=located(file, line, row, fault.field, text),
+        message=located(file, line, row, fault.named, text),
     )
 
 
@@ -153,6 +164,6 @@ def file_rejection(fault: FileFault, file: str) -> Rejection:
         field=fault.field,
         value="",
         reason=fault.reason,
-        message=located(file, fault.line, fault.row, fault.field, fault.text),
+        message=located(file, fault.line, fault.row, fault.named, fault.text),
         whole_file=True,
     )

@@ -33,7 +33,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 """Field to its accepted names, the preferred one first. Upper and lower case are the same."""
 
-_REPORTED = {"answer": "solution", "sample_id": "problem_id", "offline": "trajectory"}
+_REPORTED = {"answer": "solution", "offline": "trajectory"}
+"""Names under which `rejected.jsonl` lists a missing field that no row of the file spells."""
 _FIELD_OF = {alias: field for field, aliases in ALIASES.items() for alias in aliases}
 
 
@@ -44,10 +45,14 @@ class Columns:
     Attributes:
         names: field to the keys that may hold it, the preferred one first.
         unknown: keys that hold no field.
+        mapped: field to column, as the user said.
+        spelling: field to the name by which rows of the file called it first.
     """
 
     names: Mapping[str, tuple[str, ...]]
     unknown: tuple[str, ...]
+    mapped: Mapping[str, str]
+    spelling: Mapping[str, str]
 
 
 class FieldNames:
@@ -72,9 +77,10 @@ class FieldNames:
                 )
             self.mapped[field] = column
         self._known: dict[tuple[str, ...], Columns] = {}
+        self._spelling: dict[str, str] = {}
 
-    def columns(self, row: Mapping[str, Any]) -> Columns:
-        """The keys of a row by field."""
+    def columns(self, row: Iterable[str]) -> Columns:
+        """The keys of a row, or the columns of a table, by field."""
         keys = tuple(row)
         found = self._known.get(keys)
         if found is None:
@@ -95,8 +101,15 @@ class FieldNames:
                 names[field] = (self.mapped[field],) if self.mapped[field] in keys else ()
             else:
                 names[field] = tuple(by_alias[alias] for alias in aliases if alias in by_alias)
+            if names[field]:
+                self._spelling.setdefault(field, names[field][0])
         used = {key for found in names.values() for key in found}
-        return Columns(names=names, unknown=tuple(key for key in keys if key not in used))
+        return Columns(
+            names=names,
+            unknown=tuple(key for key in keys if key not in used),
+            mapped=self.mapped,
+            spelling=self._spelling,
+        )
 
 
 def pick(row: Mapping[str, Any], columns: Columns, field: str) -> tuple[str | None, Any]:
@@ -110,8 +123,32 @@ def pick(row: Mapping[str, Any], columns: Columns, field: str) -> tuple[str | No
 
 
 def reported_name(field: str) -> str:
-    """The name under which a missing field is reported."""
+    """The name under which a missing field is recorded."""
     return _REPORTED.get(field, field)
+
+
+def missing_name(field: str, columns: Columns) -> str:
+    """The name of a missing field for the record: as other rows of the file spell it, or as it is known."""
+    return field if field in columns.mapped else columns.spelling.get(field, reported_name(field))
+
+
+def missing_text(field: str, columns: Columns, keys: Iterable[str], *, what: str) -> str:
+    """What is missing, what there is instead, and how to name it.
+
+    Args:
+        keys: what is there; `what` they are: `fields` or `columns`.
+    """
+    listed = ", ".join(map(str, keys)) or "none"
+    if field in columns.mapped:
+        column = columns.mapped[field]
+        near = nearest(column, map(str, keys))
+        return f"missing: --map {field}={column}, but there is no {column!r}.{near} {what} present: {listed}"
+    others = [alias for alias in ALIASES[field] if alias != field]
+    names = f" ({', '.join(others)} would do too)" if others else ""
+    return (
+        f"missing{names}{missing_hint(field, keys)}; {what} present: {listed}; another name of it is told by "
+        f"--map {field}=COLUMN"
+    )
 
 
 def missing_hint(field: str, keys: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vrldata.annotation_blocks import OpenFile
 from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
-from vrldata.annotation_fields import ALIASES
+from vrldata.annotation_fields import FieldNames
 from vrldata.annotation_json import JsonSyntaxError, decode_value
 
 DROP_CHARS = 1 << 20
@@ -24,12 +24,13 @@ _BLANK = re.compile(r"\s*")
 _COMMENT = re.compile(r"\s*(?://|#|/\*)")
 
 
-def json_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
+def json_rows(file: OpenFile, notify: Notify, names: FieldNames | None = None) -> Iterator[RawRow]:
     """Rows of a JSON array, of JSON Lines, of objects one after the other, or of one object around a list.
 
     Raises:
         FileFault: no rows, or text that is no JSON where the rest cannot be trusted.
     """
+    names = names or FieldNames()
     text = _Text(file)
     if text.newline == "\r":
         notify("line_endings", "lines end with a bare carriage return (old Mac style); read as lines", None)
@@ -38,8 +39,8 @@ def json_rows(file: OpenFile, notify: Notify) -> Iterator[RawRow]:
         raise FileFault("no_rows", "the file holds no rows, only blanks")
     if text.buffer[start] == "[":
         yield from _with_one_readable(_array_rows(text, start + 1))
-    elif text.buffer[start] == "{" and _spans_lines(text, start):
-        yield from _document_rows(text, start, notify)
+    elif text.buffer[start] == "{" and _spans_lines(text, start, names):
+        yield from _document_rows(text, start, notify, names)
     else:
         yield from _with_one_readable(_line_rows(text))
 
@@ -283,7 +284,7 @@ def _bad_line(content: str, error: JsonSyntaxError, line: int, index: int, last:
     return RawRow(line=line, row=index, fields={}, fault=RowFault("not_json", text, value=content.strip()))
 
 
-def _spans_lines(text: _Text, start: int) -> bool:
+def _spans_lines(text: _Text, start: int, names: FieldNames) -> bool:
     """Whether a file that begins with an object is one document rather than a row a line."""
     end = text.buffer.find(text.newline, start)
     line = text.buffer[start : end if end >= 0 else len(text.buffer)]
@@ -302,16 +303,16 @@ def _spans_lines(text: _Text, start: int) -> bool:
         return True
     # a complete object in the first line: a document when it is all there is and does not look like a row
     only = end < 0 or (text.complete and not text.buffer[end:].strip())
-    return only and isinstance(value, dict) and not is_row(value)
+    return only and isinstance(value, dict) and not is_row(value, names)
 
 
-def is_row(value: Mapping[str, Any]) -> bool:
+def is_row(value: Mapping[str, Any], names: FieldNames) -> bool:
     """Whether an object looks like a row rather than like a container of rows."""
-    names = {alias for field in ("problem", "answer", "problem_type") for alias in ALIASES[field]}
-    return bool(names & {str(name).casefold() for name in value}) or "messages" in value
+    found = names.columns(value).names
+    return any(found[field] for field in ("problem", "answer", "problem_type")) or "messages" in value
 
 
-def _document_rows(text: _Text, start: int, notify: Notify) -> Iterator[RawRow]:
+def _document_rows(text: _Text, start: int, notify: Notify, names: FieldNames) -> Iterator[RawRow]:
     """Rows of a file whose objects span lines: rows one after the other, or one object that holds them."""
     while text.more():
         if len(text.buffer) > MAX_DOCUMENT_CHARS:
@@ -326,7 +327,7 @@ def _document_rows(text: _Text, start: int, notify: Notify) -> Iterator[RawRow]:
         except JsonSyntaxError as error:
             raise _syntax_fault(text, error, index) from error
         following = text.skip_blanks(end)
-        if index == 0 and following is None and isinstance(value, dict) and not is_row(value):
+        if index == 0 and following is None and isinstance(value, dict) and not is_row(value, names):
             yield from _wrapped_rows(text, place, value, notify)
             return
         yield _row_of(value, fault, text.line_at(place), index)

@@ -28,10 +28,10 @@ from vrldata.annotation_fields import (
     Columns,
     FieldNames,
     is_nan,
-    missing_hint,
+    missing_name,
+    missing_text,
     not_nan,
     pick,
-    reported_name,
 )
 from vrldata.annotation_media import MediaRoot, data_type_of, existing, media_paths
 from vrldata.annotation_offline import Offline, read_offline
@@ -73,7 +73,7 @@ def read_sample(row: Mapping[str, Any], settings: RowSettings, tell: Tell) -> tu
     options = read_options(not_nan(options_value), options_field, required=problem_type == "multiple_choice")
     answer_field, answer_value = pick(row, columns, "answer")
     if answer_field is None:
-        raise _missing("answer", row)
+        raise _missing("answer", row, columns)
     answer = read_answer(answer_value, answer_field, problem_type, spelling, options)
     if problem_type == "multiple_choice" and (text := option_letters_notice(options)):
         tell("option_letters", text, options_field)
@@ -100,19 +100,18 @@ def read_sample(row: Mapping[str, Any], settings: RowSettings, tell: Tell) -> tu
     return sample, read_offline(row, columns)
 
 
-def _missing(field: str, row: Mapping[str, Any]) -> RowFault:
-    name = reported_name(field)
+def _missing(field: str, row: Mapping[str, Any], columns: Columns) -> RowFault:
     if field == "problem" and ("messages" in row or "conversations" in row):
         text = "missing: the row is in the messages format, which is not supported; write problem and answer"
     else:
-        text = f"missing{missing_hint(field, row)}; fields present: {', '.join(map(str, row)) or 'none'}"
-    return RowFault("missing_field", text[:500], field=name)
+        text = missing_text(field, columns, row, what="fields")
+    return RowFault("missing_field", text[:500], field=missing_name(field, columns), named=field)
 
 
 def _problem(row: Mapping[str, Any], columns: Columns) -> str:
     field, value = pick(row, columns, "problem")
     if field is None:
-        raise _missing("problem", row)
+        raise _missing("problem", row, columns)
     if value is None or is_nan(value):
         raise RowFault("missing_field", "null: the question is missing", field=field)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -127,7 +126,7 @@ def _problem(row: Mapping[str, Any], columns: Columns) -> str:
 def _problem_type(row: Mapping[str, Any], columns: Columns, tell: Tell) -> tuple[str, str]:
     field, value = pick(row, columns, "problem_type")
     if field is None:
-        raise _missing("problem_type", row)
+        raise _missing("problem_type", row, columns)
     if not isinstance(value, str) or not value.strip():
         raise RowFault(
             "unknown_problem_type", "expected the name of a problem type", field=field, value=value
@@ -159,16 +158,16 @@ def _media(
             videos, images = (), videos
     data_type = data_type_of(type_value, type_field, bool(videos), bool(images))
     if data_type == "video" and not videos:
-        raise _no_media("videos", row, video_field, video_value)
+        raise _no_media("videos", row, columns, video_value)
     if data_type == "image" and not images:
-        raise _no_media("images", row, image_field, image_value)
+        raise _no_media("images", row, columns, image_value)
     return videos, images, data_type
 
 
-def _no_media(field: str, row: Mapping[str, Any], key: str | None, value: Any) -> RowFault:
-    kind = field[:-1]
+def _no_media(field: str, row: Mapping[str, Any], columns: Columns, value: Any) -> RowFault:
+    kind, key = field[:-1], pick(row, columns, field)[0]
     if key is None:
-        fault = _missing(field, row)
+        fault = _missing(field, row, columns)
         return RowFault("no_media", f"{fault.text} (data_type is {kind!r})", field=field)
     state = "null" if value is None or is_nan(value) else "empty"
     return RowFault("no_media", f"{state}, but data_type is {kind!r}", field=key)

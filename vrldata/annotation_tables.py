@@ -11,7 +11,7 @@ from typing import Any
 
 from vrldata.annotation_blocks import PARQUET, BlockReader, OpenFile
 from vrldata.annotation_faults import FileFault, RawRow, RowFault
-from vrldata.annotation_fields import ALIASES, missing_hint, reported_name
+from vrldata.annotation_fields import FieldNames, missing_name, missing_text
 from vrldata.errors import AnnotationError, missing_extra
 
 MAX_CELL_CHARS = 64 << 20
@@ -113,28 +113,31 @@ def _cell_fault(fields: dict[str, Any], header: Sequence[str], cells: Sequence[s
     return None
 
 
-def check_columns(names: Sequence[str], line: int | None = None) -> None:
+def check_columns(
+    present: Sequence[str], line: int | None = None, *, names: FieldNames | None = None
+) -> None:
     """Refuse a table that lacks a column which every row needs.
+
+    Args:
+        names: knows the columns that the user has mapped.
 
     Raises:
         FileFault: naming the column, the columns present and the nearest of them.
     """
-    folded = {name.casefold() for name in names}
-    listed = ", ".join(names) or "none"
+    columns = (names or FieldNames()).columns(present)
     for field in ("problem", "answer"):
-        if folded & set(ALIASES[field]):
+        if columns.names[field]:
             continue
-        wanted = reported_name(field)
-        if folded & {"messages", "conversations", "conversation"}:
-            text = (
-                f"messages format is not supported: expected a column {wanted!r}; columns present: {listed}"
-            )
+        wanted = missing_name(field, columns)
+        if {name.casefold() for name in present} & {"messages", "conversations", "conversation"}:
+            listed = ", ".join(present)
+            text = f"messages format is not supported: expected a column {field!r}; columns present: {listed}"
         else:
-            text = f"missing column {wanted!r}{missing_hint(field, names)}; columns present: {listed}"
-        raise FileFault("missing_column", text, line=line, field=wanted)
+            text = f"the column is {missing_text(field, columns, present, what='columns')}"
+        raise FileFault("missing_column", text, line=line, field=wanted, named=field)
 
 
-def parquet_rows(path: Path, file: OpenFile) -> Iterator[RawRow]:
+def parquet_rows(path: Path, file: OpenFile, names: FieldNames | None = None) -> Iterator[RawRow]:
     """Rows of a Parquet file, whatever the exact types of its columns.
 
     Raises:
@@ -161,7 +164,7 @@ def parquet_rows(path: Path, file: OpenFile) -> Iterator[RawRow]:
                 )
     try:
         table = pq.ParquetFile(source)
-        yield from _table_rows(table.schema_arrow.names, table.iter_batches(batch_size=_BATCH_ROWS))
+        yield from _table_rows(table.schema_arrow.names, table.iter_batches(batch_size=_BATCH_ROWS), names)
     except (pa.ArrowException, OSError) as error:
         raise FileFault("damaged_file", f"damaged Parquet file: {_first_line(error)}") from error
 
@@ -180,8 +183,8 @@ def _unpacked(file: OpenFile) -> bytes:
     return b"".join(pieces)
 
 
-def _table_rows(names: Sequence[str], batches: Iterator[Any]) -> Iterator[RawRow]:
-    check_columns(names)
+def _table_rows(present: Sequence[str], batches: Iterator[Any], names: FieldNames | None) -> Iterator[RawRow]:
+    check_columns(present, names=names)
     index = 0
     for batch in batches:
         for fields in batch.to_pylist():
@@ -238,14 +241,14 @@ def _undecoded(split: Any, datasets: Any) -> Any:
     return split
 
 
-def dataset_rows(split: Any) -> Iterator[RawRow]:
+def dataset_rows(split: Any, names: FieldNames | None = None) -> Iterator[RawRow]:
     """Rows of one split of a data set.
 
     Raises:
         FileFault: a column that every row needs is missing.
     """
     batches = split.with_format("arrow").iter(batch_size=_BATCH_ROWS)
-    yield from _table_rows(split.column_names, batches)
+    yield from _table_rows(split.column_names, batches, names)
 
 
 def _first_line(error: BaseException) -> str:

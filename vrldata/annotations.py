@@ -166,7 +166,8 @@ def _read_splits(
 ) -> None:
     for split, data in splits.items():
         place = label if split is None else f"{label}[{split}]"
-        reader.read(place, name if split is None else f"{name}-{split}", folder, rows_of(data), split=split)
+        rows = rows_of(data, reader.names)
+        reader.read(place, name if split is None else f"{name}-{split}", folder, rows, split=split)
 
 
 def _read_file(reader: _Reader, path: Path, label: str | None = None) -> None:
@@ -178,7 +179,7 @@ def _read_file(reader: _Reader, path: Path, label: str | None = None) -> None:
         reader.notice(label, line, None, None, reason, text)
 
     name = path.name.split(".")[0] or path.name
-    reader.read(label, name, path.parent, read_rows(path, notify))
+    reader.read(label, name, path.parent, read_rows(path, notify, reader.names))
 
 
 @dataclass(slots=True)
@@ -206,7 +207,7 @@ class _Reader:
         require_trajectories: bool | None,
     ) -> None:
         self.found = Annotations()
-        self._names, self._video_root, self._dataset_name = names, video_root, dataset_name
+        self.names, self._video_root, self._dataset_name = names, video_root, dataset_name
         self._default_split, self._check_media = default_split, check_media
         self._require_trajectories = require_trajectories
         self._taken: dict[str, tuple[str, int | None, int | None]] = {}
@@ -218,7 +219,8 @@ class _Reader:
     ) -> None:
         """Read one file's rows; on a fault of the file none of them is kept."""
         settings = RowSettings(
-            names=self._names,
+            # afresh: how a file spells its fields is its own matter
+            names=FieldNames(self.names.mapped),
             root=MediaRoot.of(self._video_root, folder),
             default_split=split or self._default_split,
             check_media=self._check_media,
@@ -280,7 +282,7 @@ class _Reader:
             except RowFault as fault:
                 rejected.append(row_rejection(fault, label, raw.line, raw.row))
                 continue
-            whole_id = stored_id(raw.fields, self._names.columns(raw.fields))
+            whole_id = stored_id(raw.fields, settings.names.columns(raw.fields))
             yield _Pending(line=raw.line, row=raw.row, sample=sample, offline=offline, stored_id=whole_id)
 
     def _without_trajectory_gaps(

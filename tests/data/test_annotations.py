@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -364,6 +366,39 @@ def test_columns_may_be_mapped() -> None:
     found = read_annotations([row], field_map={"question": "q", "answer": "gold"}, video_root="/media")
     assert (found.samples[0].problem, found.samples[0].answer) == ("mapped?", "A")
     assert found.samples[0].extra["problem"] == ROW["problem"]
+
+
+MAPPED = {"problem": "q", "answer": "gt", "problem_type": "kind", "videos": "clip", "problem_id": "key"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "json", "jsonl", "one.json"])
+def test_every_field_may_be_mapped_in_every_format(tmp_path: Path, ending: str) -> None:
+    row = {"key": "7", "q": "How many?", "gt": "3", "kind": "numerical", "clip": "a.mp4"}
+    file = tmp_path / f"rows.{ending}"
+    if ending == "csv":
+        file.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    elif ending == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), file)
+    else:
+        file.write_text({"jsonl": lines([row]), "one.json": json.dumps(row)}.get(ending, json.dumps([row])))
+    found = read_annotations([file], field_map=MAPPED, video_root=tmp_path)
+    assert found.rejected == []
+    sample = found.samples[0]
+    assert (sample.sample_id, sample.problem, sample.answer) == ("rows/7", "How many?", "3")
+    assert (sample.problem_type, sample.videos) == ("numerical", ("a.mp4",))
+
+
+def test_a_missing_answer_is_named_as_documented_with_the_way_to_map_it(tmp_path: Path) -> None:
+    found = read(tmp_path, "problem,gt,problem_type,videos\nq,3,numerical,a.mp4\n", "p.csv")
+    assert "p.csv:1, field 'answer': the column is missing (solution, ground_truth" in rejection(found)
+    assert "--map answer=COLUMN" in rejection(found)
+    assert "--map answer=COLUMN" in rejection(read_row(solution=...))
+
+
+def test_a_mapped_column_that_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
+    content = "problem,gold,problem_type\nq,3,numerical\n"
+    found = read(tmp_path, content, "p.csv", field_map={"answer": "golf"})
+    assert "--map answer=golf, but there is no 'golf'. Did you mean 'gold'?" in rejection(found)
 
 
 def test_an_unknown_field_of_the_map_suggests_the_nearest() -> None:
