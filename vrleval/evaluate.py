@@ -21,8 +21,8 @@ from vrleval.engines.types import Engine, EngineSettings
 from vrleval.journal import Journal, read_journal
 from vrleval.keys import draw
 from vrleval.loading import Loaded, load_dataset
-from vrleval.manifest import read_manifest, write_manifest
-from vrleval.model import ModelFacts, read_model_facts, short_name
+from vrleval.manifest import read_manifest, refuse_other_run, write_manifest
+from vrleval.model import ModelFacts, local_folder, read_model_facts, short_name
 from vrleval.presets import PRESETS
 from vrleval.results import RunResult, read_run, write_results
 from vrleval.runner import Limits, Runner
@@ -57,8 +57,9 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
     if config.protocol and config.protocol not in PROTOCOLS:
         hint = nearest(config.protocol, PROTOCOLS)
         raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
-    job = _load(config)
     folder = Path(config.out).expanduser()
+    refuse_other_run(folder, config)
+    job = _load(config)
     started = time.time()
     chosen = engine or make_engine(config.engine, _engine_settings(job))
     contexts = {item.benchmark.name: _context(job, item) for item in job.loaded}
@@ -154,6 +155,10 @@ def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkRes
 
 
 def _load(config: RunConfig) -> _Job:
+    if config.engine != "openai" and "/" not in config.model and local_folder(config.model) is None:
+        raise ConfigError(
+            f"--model {config.model}: no such folder; a model on the Hub is named as organisation/model"
+        )
     facts = read_model_facts(config.model, config.family)
     spec = sampling_spec(config, facts)
     loaded = [load_dataset(uri) for uri in config.data]

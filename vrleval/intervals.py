@@ -69,17 +69,30 @@ def wilson_interval(num_right: float, total: int) -> tuple[float, float]:
 
 
 def bootstrap_interval(
-    tree: Tree, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
+    tree: Tree, *, seed: int = 0, num_resamples: int = NUM_RESAMPLES, lowest: float = 0.0
 ) -> tuple[float, float]:
     """Percentile bootstrap (Efron 1979) of a tree's figure, 95 %, clusters drawn with replacement.
 
     Each part of an unweighted mean is resampled by itself, so that every part keeps its clusters' number.
+    Where all resamples agree (one cluster, or equal ones) the bootstrap says nothing. Then up to a share
+    q = 1 - 0.025^(1/n) of clusters may be of a kind that none of the n seen is (Clopper and Pearson 1934, for
+    0 of n), with any value from `lowest` to 1.
     """
     means = _resampled(tree, np.random.default_rng(seed), num_resamples)
     if means is None:
-        return 0.0, 1.0
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+        return lowest, 1.0
+    low, high = (float(end) for end in np.quantile(means, [0.025, 0.975]))
+    if high - low > 1e-12:
+        return low, high
+    unseen = 1.0 - 0.025 ** (1.0 / _num_clusters(tree))
+    return low - unseen * (low - lowest), high + unseen * (1.0 - high)
+
+
+def _num_clusters(tree: Tree) -> int:
+    """Of the smallest part that has any."""
+    if isinstance(tree, Mapping):
+        return min((_num_clusters(part) for part in tree.values() if num_units(part)), default=0)
+    return len({unit.cluster for unit in tree})
 
 
 def _resampled(tree: Tree, generator: np.random.Generator, num_resamples: int) -> NDArray[np.float64] | None:
@@ -143,7 +156,7 @@ def paired_difference(
     generator = np.random.default_rng(seed)
     sums, _ = _cluster_sums(units)
     observed = float(sums.sum()) / len(units)
-    low, high = bootstrap_interval(units, seed=seed, num_resamples=num_resamples)
+    low, high = bootstrap_interval(units, seed=seed, num_resamples=num_resamples, lowest=-1.0)
     signs = generator.integers(0, 2, size=(num_resamples, len(sums))) * 2 - 1
     flipped = np.abs(signs @ sums) / len(units)
     at_least = int(np.count_nonzero(flipped >= abs(observed) - 1e-12))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vrldata.errors import BenchmarkError
+from vrldata.errors import BenchmarkError, ConfigError
 from vrleval.configs import RunConfig, deciding_values, preset_name
 from vrleval.journal import write_atomically
 from vrleval.loading import Loaded
@@ -76,6 +76,34 @@ def write_manifest(
     keys = {item.benchmark.name: [question.key for question in item.questions] for item in loaded}
     write_atomically(folder / QUESTIONS_FILE, json.dumps(keys))
     write_atomically(folder / FILE_NAME, json.dumps(values, ensure_ascii=False, indent=1))
+
+
+def refuse_other_run(folder: Path, config: RunConfig) -> None:
+    """Keep the figures of another evaluation: a run may only repeat or extend the one of its folder.
+
+    Raises:
+        ConfigError: the folder holds the run of another model, or of data that this run lacks.
+    """
+    if not (folder / FILE_NAME).exists():
+        return
+    held = read_manifest(folder)
+    model, asked = str(held.get("model", "")), held.get("config", {})
+    data = [*asked.get("data", ()), *asked.get("benchmarks", ())]
+    if _place(model) != _place(config.model):
+        found = f"model {model!r}"
+    elif missing := sorted({*map(_place, data)} - {*map(_place, (*config.data, *config.benchmarks))}):
+        found = f"data {', '.join(missing)}"
+    else:
+        return
+    raise ConfigError(
+        f"--out {folder}: holds the evaluation of {found}; give another folder, or delete this one first"
+    )
+
+
+def _place(name: str) -> str:
+    """The absolute path where one lies there, else the name."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

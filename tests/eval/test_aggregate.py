@@ -133,6 +133,17 @@ def test_a_paired_difference_sees_what_two_intervals_would_miss() -> None:
     assert found.value == pytest.approx(found.num_better / 300)
 
 
+def test_equal_values_do_not_make_a_figure_certain() -> None:
+    low, high = bootstrap_interval([Unit(0.4, "a")])
+    assert low == pytest.approx(0.4 * 0.025)
+    assert high == pytest.approx(1 - 0.6 * 0.025)
+    low, high = bootstrap_interval([Unit(1.0, f"v{index}") for index in range(100)])
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
+    found = paired_difference([(0.0, 1.0, "only")])
+    assert found is not None
+    assert found.low < 0 < found.high
+
+
 def test_no_difference_has_a_high_p_value() -> None:
     pairs = [(float(index % 2), float((index + 1) % 2), f"v{index}") for index in range(100)]
     found = paired_difference(pairs)

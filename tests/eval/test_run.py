@@ -82,6 +82,29 @@ def test_a_second_run_loads_no_model_and_changes_nothing(
     assert (finished / "predictions.jsonl").read_bytes() == before
 
 
+def test_the_figures_of_another_run_are_not_replaced(
+    finished: Path, tiny_model: Path, demo_dataset: str, tmp_path: Path
+) -> None:
+    before = (finished / "manifest.json").read_bytes()
+    for model, data in ((tmp_path, demo_dataset), (tiny_model, f"{demo_dataset}?split=val")):
+        done = run_command(
+            "vrleval", "run", "--model", model, "--data", data, "--out", finished, *LIMITS, check=False
+        )
+        assert done.returncode == 2
+        assert f"--out {finished}: holds the evaluation of" in done.stderr
+    assert (finished / "manifest.json").read_bytes() == before
+
+
+def test_a_model_that_is_no_folder_is_refused_at_once(demo_dataset: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run_command(
+        "vrleval", "run", "--model", "nomodel", "--data", demo_dataset, "--out", out, *LIMITS, check=False
+    )
+    assert done.returncode == 2
+    assert "--model nomodel: no such folder" in done.stderr
+    assert not out.exists()
+
+
 @pytest.mark.slow
 def test_kill_9_in_the_middle_and_the_same_command_again(
     tiny_model: Path, demo_dataset: str, tmp_path: Path, finished: Path
