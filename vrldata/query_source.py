@@ -33,7 +33,7 @@ LARGEST_COMPRESSION = 8
 """Bytes of text in memory that a byte on disk stands for at most."""
 
 STRETCH_ROWS = 122_880
-"""Rows that share a dictionary of text: those that DuckDB reads at a time."""
+"""Rows of a piece of a kept column, with a dictionary of its own: what DuckDB reads at a time."""
 
 _WIDE = frozenset({"response", "problem", "extra", "spec", "reason", "token_ids", "log_probs", "message"})
 """Columns that are long by nature: they stream."""
@@ -227,7 +227,7 @@ class TableSource(pads.Dataset):
         column = _CACHE.get(key)
         if column is None:
             stored = self._lookups[name][0] if name in self._lookups else name
-            rows = self._table.scanner(columns=[stored], batch_size=BATCH_ROWS * 4).to_table()
+            rows = self._table.scanner(columns=[stored], batch_size=STRETCH_ROWS).to_table()
             column = _with_dictionary(self._column_of(rows, name))
             _CACHE.put(key, column)
         return column
@@ -246,12 +246,7 @@ def _with_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.dictionary_encode().unify_dictionaries().combine_chunks()
     if distinct > BATCH_ROWS // 2:
         return column
-    stretches = [column.slice(start, STRETCH_ROWS) for start in range(0, len(column), STRETCH_ROWS)]
-    return pa.chunked_array([_one_chunk(stretch).dictionary_encode() for stretch in stretches])
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return pa.chunked_array([stretch.dictionary_encode() for stretch in column.chunks])
 
 
 def _text_bytes(table: lance.LanceDataset, name: str) -> int:
