@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import MissingClip, StoreError, UriError
-from vrldata.location import check_local, make_folder, open_table, release_versions, storage_options
+from vrldata.location import (
+    check_location,
+    make_folder,
+    open_table,
+    release_versions,
+    storage_options,
+)
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
@@ -35,7 +41,8 @@ def open(uri: str | DatasetUri | Path) -> Dataset:
     >>> clips = vrldata.open("s3://bucket/clips@v1?split=train")  # doctest: +SKIP
 
     Raises:
-        UriError: no dataset lies there, the URI is malformed, or it has no such release.
+        UriError: no dataset lies there, the URI is malformed, or it has no such release; or the Hub
+            refuses it or cannot be reached.
     """
     dataset = Dataset(DatasetUri.parse(uri))
     dataset.check_exists()
@@ -90,13 +97,7 @@ class Dataset:
 
     def check_exists(self) -> None:
         """Raises UriError where no dataset lies at the location, or it has no such release."""
-        if self.is_local:
-            check_local(self.uri, self.root, self.table_path("samples"))
-        else:
-            try:
-                self.open_table("samples")
-            except StoreError as error:
-                raise UriError(f"{self.uri}: no dataset there: {error}") from error
+        check_location(self.uri, self.root, self.table_path("samples"), self.storage_options)
         if self.release is not None:
             self.versions()
 

@@ -11,10 +11,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vrldata.errors import HubError, UriError
+from vrldata.errors import HubError, UriError, nearest
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ ATTEMPTS = 4
 """Attempts of one call, where the Hub is overloaded or out of reach; the pause doubles from one second."""
 
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{6,}\b|(?i:bearer\s+)\S+")
+_XET_ROUTE = "/xet-write-token"
 _SIGNATURE = re.compile(r"(?i)([?&](?:x-amz-[\w-]+|signature|token|key-pair-id|policy)=)[^&\s'\"]+")
 
 ResultT = TypeVar("ResultT")
@@ -84,6 +85,11 @@ def call(what: str, function: Callable[[], ResultT]) -> ResultT:
             # an upload that the Hub refuses arrives wrapped
             cause = error.__cause__
             why = f" {_explain(cause)}" if isinstance(cause, HfHubHTTPError) else ""
+            if _XET_ROUTE in str(error):
+                raise HubError(
+                    f"{what}: this Hub does not store files by Xet; set HF_HUB_DISABLE_XET=1 and push again "
+                    f"({scrubbed(_first_line(error))})"
+                ) from None
             if not (why and _may_pass(cause)) or attempt == ATTEMPTS - 1:
                 raise HubError(f"{what}: {scrubbed(_first_line(error))}{why}") from None
         time.sleep(2**attempt)
@@ -160,3 +166,38 @@ def tree_of(api: HfApi, repo_id: str, revision: str, what: str) -> Sequence[Any]
         what,
         lambda: list(api.list_repo_tree(repo_id, recursive=True, revision=revision, repo_type="dataset")),
     )
+
+
+def published_state(
+    api: HfApi, repo_id: str, release: str | None, what: str
+) -> tuple[str, Mapping[str, Any]]:
+    """The commit of a release, or of the newest state, and its files by path.
+
+    Raises:
+        HubError: the Hub refuses or cannot be reached, there is no such release, or no dataset of this kind.
+    """
+    from vrldata.hub_layout import as_mapping
+
+    tags = {} if release is None else tags_of(api, repo_id, what)
+    revision = release if release in tags else "main"
+    commit = str(call(what, lambda: api.repo_info(repo_id, repo_type="dataset", revision=revision)).sha)
+    entries = as_mapping(tree_of(api, repo_id, commit, what))
+    if not any(path.startswith("data/samples.lance/_versions/") for path in entries):
+        raise HubError(
+            f"{what}: the repository holds no vrl dataset yet (no data/samples.lance); if a push to it was "
+            "cut off or failed, push again"
+        )
+    if release is not None and release not in tags:
+        known = ", ".join(sorted(tags)) or "none"
+        raise HubError(f"{what}: no release {release!r}.{nearest(release, tags)} Releases: {known}.")
+    return commit, entries
+
+
+def check_published(uri: DatasetUri) -> None:
+    """Look why a dataset of the Hub cannot be opened.
+
+    Raises:
+        HubError: as `published_state`; nothing is raised where the repository and the release are there.
+    """
+    repo_id = uri.location.removeprefix("hf://datasets/")
+    published_state(hub_api(), repo_id, uri.release, f"open {repo_id}")

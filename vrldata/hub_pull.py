@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrldata.errors import HubError, nearest
-from vrldata.hub_client import call, hub_api, repository_of, tags_of, tree_of
-from vrldata.hub_layout import as_mapping, checked_path, is_data_file
+from vrldata.errors import HubError
+from vrldata.hub_client import call, hub_api, published_state, repository_of
+from vrldata.hub_layout import checked_path, is_data_file
 from vrldata.log import progress
 from vrldata.uri import DatasetUri
 
@@ -65,11 +65,8 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     what = f"pull {repo_id}"
     target = Path(folder).expanduser().resolve()
     api = hub_api()
-    commit = _commit_of(api, repo_id, release, what)
-    entries = as_mapping(tree_of(api, repo_id, commit, what))
+    commit, entries = published_state(api, repo_id, release, what)
     wanted = {path: entry for path, entry in entries.items() if checked_path(path) is not None}
-    if not any(path.startswith("data/samples.lance/_versions/") for path in wanted):
-        raise HubError(f"{what}: the repository holds no vrl dataset (no data/samples.lance)")
     before = _read_record(target, repo_id)
     _check_local_changes(target, repo_id, before)
     missing = [path for path, entry in wanted.items() if not _is_there(target, path, entry)]
@@ -100,16 +97,6 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
         unchanged=len(wanted) - len(missing),
         deleted=deleted,
     )
-
-
-def _commit_of(api: HfApi, repo_id: str, release: str | None, what: str) -> str:
-    if release is not None:
-        tags = tags_of(api, repo_id, what)
-        if release not in tags:
-            known = ", ".join(sorted(tags)) or "none"
-            raise HubError(f"{what}: no release {release!r}.{nearest(release, tags)} Releases: {known}.")
-    revision = release or "main"
-    return str(call(what, lambda: api.repo_info(repo_id, repo_type="dataset", revision=revision)).sha)
 
 
 def _inside(target: Path, path: str) -> Path:

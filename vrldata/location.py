@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vrldata.errors import StoreError, UriError, nearest
+from vrldata.errors import HubError, StoreError, UriError, nearest
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
@@ -34,14 +34,32 @@ def check_whole(uri: DatasetUri, what: str) -> None:
         raise UriError(f"{uri}: {what} takes the whole dataset: leave out ?filter, split and the like")
 
 
-def check_local(uri: DatasetUri, root: str, samples_path: str) -> None:
-    """Raises UriError where the folder `root` holds no dataset."""
-    if not os.path.isdir(samples_path):
+def check_location(uri: DatasetUri, root: str, samples_path: str, options: Mapping[str, str]) -> None:
+    """Raises UriError where no dataset lies at `root`, or it cannot be reached, with what to do."""
+    if not uri.is_local:
+        _check_remote(uri, samples_path, options)
+    elif not os.path.isdir(samples_path):
         there = "is a file, not the folder of a dataset" if os.path.exists(root) else "does not exist"
         what = "holds no dataset" if os.path.isdir(root) else there
         raise UriError(
             f"{uri}: {root} {what} (no data/samples.lance); make one with `vrldata build`, or check the path"
         )
+
+
+def _check_remote(uri: DatasetUri, samples_path: str, options: Mapping[str, str]) -> None:
+    try:
+        open_table(uri, "samples", samples_path, options)
+    except StoreError as error:
+        if uri.scheme != "hf":
+            raise UriError(f"{uri}: no dataset there: {error}") from error
+        from vrldata.hub_client import check_published, scrubbed
+
+        # Lance says neither what the Hub answered nor what to do
+        try:
+            check_published(uri)
+        except HubError as refused:
+            raise UriError(str(refused)) from None
+        raise UriError(f"{uri}: cannot be opened: {scrubbed(str(error))}") from None
 
 
 def open_table(uri: DatasetUri, table: str, path: str, options: Mapping[str, str]) -> lance.LanceDataset:

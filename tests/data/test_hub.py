@@ -151,7 +151,7 @@ def test_a_private_repository_is_read_with_the_token_only(
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(HubError, match="no such dataset repository, or the token may not see it"):
         pull(TARGET, tmp_path / "other")
-    with pytest.raises((UriError, StoreError)):
+    with pytest.raises(UriError, match="the token may not see it"):
         vrldata.open(TARGET)
 
 
@@ -323,6 +323,55 @@ def test_missing_repositories_and_releases_are_named(
         vrldata.open(f"{dataset.root}?split=val").push(TARGET)
     with pytest.raises(StoreError, match="only a local dataset"):
         vrldata.open(TARGET).push("hf://datasets/me/other")
+
+
+def test_opening_says_what_the_hub_says(
+    hub: Any, dataset: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UriError, match="open me/none: no such dataset repository"):
+        vrldata.open("hf://datasets/me/none@v1")
+    dataset.push(TARGET, private=True)
+    with pytest.raises(UriError, match=r"open me/clips: no release 'v2'\. Releases: v1"):
+        vrldata.open(f"{TARGET}@v2")
+    wrong = "hf_wrongTokenWrongToken"
+    with monkeypatch.context() as patch:
+        patch.setenv("HF_TOKEN", wrong)
+        with pytest.raises(UriError, match="hf auth login") as caught:
+            vrldata.open(TARGET)
+    assert wrong not in str(caught.value)
+    monkeypatch.setattr(vrldata.hub_client, "ATTEMPTS", 1)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UriError, match="open me/clips: the Hub cannot be reached"):
+        vrldata.open(TARGET)
+
+
+def test_a_repository_that_a_failed_push_left_empty_says_push_again(
+    hub: Any, dataset: vrldata.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise HubError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vrldata.hub, "_upload", refuse)
+        with pytest.raises(HubError, match="cut off"):
+            dataset.push(TARGET)
+    for uri in (TARGET, f"{TARGET}@v1"):
+        with pytest.raises(UriError, match=r"holds no vrl dataset yet .* push again"):
+            vrldata.open(uri)
+        with pytest.raises(HubError, match=r"holds no vrl dataset yet .* push again"):
+            pull(uri, tmp_path / "copy")
+
+
+def test_a_hub_without_xet_names_the_setting(
+    hub: Any, dataset: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("hf_xet")
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    monkeypatch.setattr(vrldata.hub_client, "ATTEMPTS", 1)
+    with pytest.raises(HubError, match="HF_HUB_DISABLE_XET=1"):
+        dataset.push(TARGET)
 
 
 def test_a_wrong_token_is_refused_and_appears_nowhere(
