@@ -119,6 +119,11 @@ def shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = repr(value)
+    return shown_text(text)
+
+
+def shown_text(text: str) -> str:
+    """A text on one line, at most `SHOWN_CHARS` characters, safe to print."""
     text = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
         for character in text[: 4 * SHOWN_CHARS]
@@ -130,11 +135,14 @@ def located(file: str, line: int | None, row: int | None, field: str | None, tex
     """A message with its place in front.
 
     >>> located("a.jsonl", 3, 2, "solution", "is missing")
-    "a.jsonl:3 (row 2), field 'solution': is missing"
+    "a.jsonl:3, field 'solution': is missing"
+    >>> located("a.parquet", None, 2, "solution", "is missing")
+    "a.parquet, row 2 from 0, field 'solution': is missing"
     """
+    # a line is found by any editor; only formats without lines are told the row
     place = file if line is None else f"{file}:{line}"
-    if row is not None:
-        place += f" (row {row})"
+    if line is None and row is not None:
+        place += f", row {row} from 0"
     if field is not None:
         place += f", field {field!r}"
     return f"{place}: {text}"
@@ -142,14 +150,16 @@ def located(file: str, line: int | None, row: int | None, field: str | None, tex
 
 def row_rejection(fault: RowFault, file: str, line: int | None, row: int | None) -> Rejection:
     """The rejection that a fault of one row leads to."""
-    value = shown(fault.value) if fault.show and fault.value is not None else ""
-    text = f"{fault.text}; found {value}" if value else fault.text
+    value = "" if fault.value is None else shown(fault.value)
+    text = f"{fault.text}; found {value}" if value and fault.show else fault.text
+    # the record is JSON already: quotes around a text would be a second pair
+    recorded = shown_text(fault.value) if isinstance(fault.value, str) else value
     return Rejection(
         file=file,
         line=line,
         row=row,
         field=fault.field,
-        value=value,
+        value=recorded,
         reason=fault.reason,
         message=located(file, line, row, fault.named, text),
     )

@@ -136,8 +136,8 @@ def _problem_type(row: Mapping[str, Any], columns: Columns, tell: Tell) -> tuple
     except TaskError as error:
         raise RowFault("unknown_problem_type", str(error), field=field, show=False, value=value) from error
     spelling = normalise_type(value)
-    # case, blanks, hyphens and underscores are a matter of taste; another word, or stray blanks, are told
-    if spelling != canonical.replace("_", " ") or value != value.strip():
+    # case, hyphens, underscores and accepted names are a matter of taste; stray blanks are told
+    if value != value.strip():
         tell("problem_type_spelling", f"{value!r} is read as {canonical}", field)
     return canonical, spelling
 

@@ -71,15 +71,18 @@ class MissingExtraError(VRLError):
     """A library of an optional extra is not installed."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """A hint for a misspelt name.
+
+    Args:
+        cutoff: likeness from which a name is suggested, up to 1 for the same one.
 
     >>> nearest("max_frame", ["max_frames", "fps"])
     " Did you mean 'max_frames'?"
     >>> nearest("zzz", ["max_frames", "fps"])
     ''
     """
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {found[0]!r}?" if found else ""
 
 

@@ -322,7 +322,7 @@ def test_rows_may_be_given_as_objects() -> None:
 
 def test_a_bad_object_is_reported_with_its_row_number() -> None:
     found = read_annotations([ROW, {**ROW, "problem_id": 2, "solution": None}], video_root="/media")
-    assert found.rejected[0].message == "<rows> (row 1), field 'solution': null: the answer is missing"
+    assert found.rejected[0].message == "<rows>, row 1 from 0, field 'solution': null: the answer is missing"
 
 
 # --- fields
@@ -408,6 +408,23 @@ def test_an_unknown_field_of_the_map_suggests_the_nearest() -> None:
 
 def test_a_misspelt_field_is_named() -> None:
     assert "there is 'vidoes': did you mean 'videos'?" in rejection(read_row(path=..., vidoes="a.mp4"))
+
+
+def test_the_record_of_a_rejection_holds_the_value_as_it_stands(tmp_path: Path) -> None:
+    bad = [{**ROW, "problem_type": "guessing"}, {**ROW, "solution": "Z"}]
+    first, second = read(tmp_path, lines(bad)).rejected
+    assert (first.value, second.value) == ("guessing", "Z")
+    assert "Did you mean" not in first.message
+
+
+def test_only_near_problem_types_are_suggested() -> None:
+    assert "Did you mean 'multiple choice'?" in rejection(read_row(problem_type="mutiple choise"))
+
+
+@pytest.mark.parametrize("name", ["number", "numeric", "counting", "Numerical"])
+def test_accepted_names_of_problem_types_deserve_no_warning(name: str) -> None:
+    found = read_row(problem_type=name, solution="3")
+    assert (found.samples[0].problem_type, found.warnings) == ("numerical", [])
 
 
 def test_unknown_fields_are_kept() -> None:
@@ -764,7 +781,7 @@ def test_a_gap_is_a_fault_only_where_most_rows_have_one() -> None:
 def test_a_message_says_where_what_and_what_was_found(tmp_path: Path) -> None:
     found = read(tmp_path, lines([{**ROW, "solution": "Z" * 500}]))
     message = rejection(found)
-    assert message.startswith(f"{tmp_path}/rows.jsonl:1 (row 0), field 'solution': ")
+    assert message.startswith(f"{tmp_path}/rows.jsonl:1, field 'solution': ")
     assert "not in options A, B" in message
     assert message.endswith("…")
     assert len(message) < 400

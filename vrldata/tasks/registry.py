@@ -116,6 +116,7 @@ def canonical_type(name: str) -> str:
     normal = normalise_type(name)
     found = _CANONICAL.get(normal)
     if found is None:
-        hint = nearest(normal, _CANONICAL)
+        # other words share many letters with these names: only slips of the pen are near
+        hint = nearest(normal, _CANONICAL, cutoff=0.75)
         raise TaskError(f"unknown problem_type {name!r}.{hint} Known types: {', '.join(PROBLEM_TYPES)}.")
     return found
