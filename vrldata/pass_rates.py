@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from vrldata.errors import FilterError
+from vrldata.errors import FilterError, nearest
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
@@ -22,11 +22,15 @@ LEARNING_FRONTIER = "pass_rate > 0 AND pass_rate < 1"
 """Samples that a policy solves sometimes: where group-relative advantages are not all zero."""
 
 
+SHOWN_RUNS = 20
+
+
 def pass_rates(dataset: Dataset, runs: Sequence[str], *, min_responses: int = 1) -> pa.Table:
     """Pass rate by sample: sample_id, pass_rate (float32), num_responses, num_correct, num_unscored.
 
     Args:
-        runs: ids of the runs whose responses count together.
+        runs: ids of the runs whose responses count together; the beginning of an id will do where one run
+            alone begins so.
         min_responses: samples with fewer scored responses are left out.
 
     Raises:
@@ -34,21 +38,41 @@ def pass_rates(dataset: Dataset, runs: Sequence[str], *, min_responses: int = 1)
     """
     from vrldata.commits import sql_text
 
-    listed = ", ".join(sql_text(run) for run in runs)
+    listed = ", ".join(sql_text(run) for run in _run_ids(dataset, runs))
     found = dataset.sql(
         "SELECT sample_id, (count(*) FILTER (correct) / nullif(count(correct), 0))::FLOAT AS pass_rate, "  # noqa: S608
         "count(correct) AS num_responses, count(*) FILTER (correct) AS num_correct, "
         "count(*) - count(correct) AS num_unscored "
         f"FROM trajectories WHERE run_id IN ({listed}) GROUP BY sample_id ORDER BY sample_id"
     )
-    if found.num_rows == 0:
-        known = dataset.sql("SELECT DISTINCT run_id FROM trajectories ORDER BY 1")["run_id"].to_pylist()
-        named = ", ".join(repr(run) for run in known[:20]) or "none"
-        raise FilterError(
-            f"{dataset.uri}: no trajectory of run {' or '.join(map(repr, runs))}. Runs: {named}."
-        )
     enough = pa.compute.greater_equal(found.column("num_responses"), min_responses)
     return found.filter(enough)
+
+
+def _run_ids(dataset: Dataset, runs: Sequence[str]) -> list[str]:
+    """The ids of `runs`, completed where one run alone begins so.
+
+    Raises:
+        FilterError: no run, or several, begin like one of them.
+    """
+    table = dataset.sql("SELECT run_id, count(*) AS n FROM trajectories GROUP BY run_id ORDER BY run_id")
+    counts = {row["run_id"] or "": row["n"] for row in table.to_pylist()}
+    ids = [run for run in counts if run]
+    found = []
+    for run in runs:
+        alike = [run] if run in counts else [one for one in ids if run and one.startswith(run)]
+        if len(alike) != 1:
+            listed = [repr(one) for one in ids[:SHOWN_RUNS]]
+            listed += [f"and {len(ids) - SHOWN_RUNS} more"] if len(ids) > SHOWN_RUNS else []
+            nameless = (
+                f" {counts['']} trajectories belong to no run (--run '' counts them)." if "" in counts else ""
+            )
+            what = f"{len(alike)} runs begin with {run!r}" if alike else f"no trajectory of run {run!r}"
+            raise FilterError(
+                f"{dataset.uri}: {what}.{nearest(run, ids)} Runs: {', '.join(listed) or 'none'}.{nameless}"
+            )
+        found += alike
+    return found
 
 
 def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:

@@ -36,7 +36,8 @@ class ImportReport:
         read: responses that could be read.
         added: of these, new to the dataset.
         scored: of the new ones, given a reward here.
-        unscored: of the new ones, left without a reward because they cannot be scored.
+        unscored: of the new ones, left without `correct` because they cannot be scored.
+        given: of the new ones, with a reward of their own, which stays.
         rejected: rows that could not be used, in the order of the files.
         rejected_file: where they are listed; None when there are none.
     """
@@ -45,6 +46,7 @@ class ImportReport:
     added: int
     scored: int
     unscored: int
+    given: int = 0
     rejected: tuple[Rejection, ...] = ()
     rejected_file: str | None = None
 
@@ -55,6 +57,7 @@ class _Counts:
     added: int = 0
     scored: int = 0
     unscored: int = 0
+    given: int = 0
     rejected: list[Rejection] = field(default_factory=list)
 
 
@@ -87,6 +90,8 @@ def import_trajectories(
 ) -> ImportReport:
     """Add the responses of JSON, JSON Lines, Parquet and CSV files; those without a reward are scored.
 
+    A reward that a row gives stays; `correct`, which pass rates count by, is scored where it can be.
+
     Rows name their sample by `sample_id`, or by the id that its annotation had where that is unique, and hold
     one response or a list. Importing the same file twice adds nothing.
 
@@ -117,6 +122,7 @@ def import_trajectories(
         added=counts.added,
         scored=counts.scored,
         unscored=counts.unscored,
+        given=counts.given,
         rejected=tuple(counts.rejected),
         rejected_file=_write_rejections(dataset, counts.rejected),
     )
@@ -169,9 +175,9 @@ def _add(
     scored = score_trajectories(fresh, samples, protocol=protocol)
     counts.added += dataset.add_trajectories(scored)
     for before, after in zip(fresh, scored, strict=True):
-        if before.reward is None:
-            counts.scored += after.reward is not None
-            counts.unscored += after.reward is None
+        counts.given += before.reward is not None
+        counts.scored += before.reward is None and after.reward is not None
+        counts.unscored += after.correct is None
 
 
 def _unknown(dataset: Dataset, batch: Sequence[Trajectory]) -> list[Trajectory]:

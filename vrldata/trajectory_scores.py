@@ -21,21 +21,27 @@ def score_trajectories(
 ) -> list[Trajectory]:
     """The trajectories in order, those without a reward scored against the answers of their samples.
 
-    A response that cannot be scored keeps `reward` and `correct` None and says why in `status`.
+    A reward that is given stays; `correct` is told beside it where the response can be scored, since pass
+    rates count by it. A response that cannot be scored keeps what it has and says why in `status`, unless it
+    has a status of its own.
 
     Args:
         samples: by `sample_id`.
     """
     places = [
-        place
-        for place, one in enumerate(trajectories)
-        if one.reward is None and one.correct is None and one.sample_id in samples
+        place for place, one in enumerate(trajectories) if one.correct is None and one.sample_id in samples
     ]
     scored = list(trajectories)
     records = [record_of(samples[scored[place].sample_id], scored[place]) for place in places]
     for place, score in zip(places, _scores(records, protocol), strict=True):
-        scored[place] = with_score(scored[place], score)
+        given = scored[place]
+        scored[place] = with_score(given, score) if given.reward is None else _with_correct(given, score)
     return scored
+
+
+def _with_correct(given: Trajectory, score: Score) -> Trajectory:
+    correct = None if score.accuracy is None else score.accuracy >= CORRECT_FROM
+    return dataclasses.replace(given, correct=correct, status=given.status or score.status)
 
 
 def record_of(sample: Sample, trajectory: Trajectory) -> dict[str, Any]:

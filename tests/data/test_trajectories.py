@@ -296,9 +296,41 @@ def test_written_pass_rates_select_the_learning_frontier(dataset: vrldata.Datase
 
 
 def test_an_unknown_run_lists_the_runs(dataset: vrldata.Dataset) -> None:
-    add_outcomes(dataset, "probe", OUTCOMES)
-    with pytest.raises(FilterError, match=r"'prob'\. Runs: 'probe'"):
-        pass_rates(dataset, ["prob"])
+    add_outcomes(dataset, "probe-1", OUTCOMES)
+    add_outcomes(dataset, "probe-2", OUTCOMES)
+    add_outcomes(dataset, "", {"train/q0": [True]})
+    with pytest.raises(
+        FilterError, match=r"'porbe-1'\. Did you mean 'probe-1'\? Runs: 'probe-1', 'probe-2'\."
+    ):
+        pass_rates(dataset, ["porbe-1"])
+    with pytest.raises(FilterError, match=r"2 runs begin with 'probe'.* 1 trajectories belong to no run"):
+        pass_rates(dataset, ["probe"])
+
+
+def test_the_beginning_of_a_run_will_do_where_it_is_unique(dataset: vrldata.Dataset) -> None:
+    add_outcomes(dataset, "first-b19a451a", OUTCOMES)
+    add_outcomes(dataset, "first", {"train/q2": [True]})
+    add_outcomes(dataset, "second-b19a451a", {"train/q2": [True]})
+    assert pass_rates(dataset, ["sec"])["sample_id"].to_pylist() == ["train/q2"]
+    assert pass_rates(dataset, ["first"])["num_responses"].to_pylist() == [1]
+
+
+def test_a_given_reward_stays_and_correct_is_scored_beside_it(
+    dataset: vrldata.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.trajectories import add_trajectories
+
+    file = write_jsonl(
+        tmp_path / "r.jsonl",
+        {"sample_id": "train/q0", "response": "<answer>B</answer>", "reward": 0.5},
+        {"sample_id": "train/q0", "response": "<answer>A</answer>", "reward": 0.25, "correct": True},
+    )
+    add_trajectories(dataset.root, [file], run="own")
+    assert "2 new (0 scored here, 2 with their own reward, 0 cannot be scored)" in capsys.readouterr().out
+    found = by_response(vrldata.open(dataset.root))
+    assert (found["<answer>B</answer>"].reward, found["<answer>B</answer>"].correct) == (0.5, True)
+    assert (found["<answer>A</answer>"].reward, found["<answer>A</answer>"].correct) == (0.25, True)
+    assert pass_rates(dataset, ["own"])["num_responses"].to_pylist() == [2]
 
 
 def test_best_of_is_a_view_and_a_filter(dataset: vrldata.Dataset) -> None:

@@ -79,8 +79,9 @@ def pass_rate(
 
 
 def _import_text(result: dict[str, Any]) -> str:
+    given = f"{result['given']} with their own reward, " if result["given"] else ""
     lines = [
-        f"{result['read']} responses read, {result['added']} new ({result['scored']} scored here, "
+        f"{result['read']} responses read, {result['added']} new ({result['scored']} scored here, {given}"
         f"{result['unscored']} cannot be scored), {len(result['rejected'])} rows rejected"
     ]
     lines += [rejection["message"] for rejection in result["rejected"][:SHOWN_REJECTIONS]]
