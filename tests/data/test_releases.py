@@ -167,6 +167,28 @@ def test_diff_names_tables_rows_and_columns(dataset: vrldata.Dataset) -> None:
     assert not any(diff(dataset, "v2", "latest").values())
 
 
+def test_the_text_of_a_diff_says_what_rows_are(
+    dataset: vrldata.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.release import diff as diff_command
+
+    dataset.create_release("v1")
+    add_samples(dataset, sample(2))
+    dataset.add_trajectories([trajectory(number, run_id="probe") for number in range(100, 130)])
+    dataset.add_trajectories([trajectory(200, source="offline")])
+    failed = {"clip_id": "f" * 64, "video_path": "videos/broken.mp4", "reason": "no video stream"}
+    merge_rows(dataset, "failures", [failed])
+    diff_command(dataset.root, "@v1", "latest", json_output=False)
+    printed = capsys.readouterr().out
+    assert "samples: 1 added, 0 removed, 0 changed\n  + s2\n" in printed
+    assert "trajectories: 31 added" in printed
+    assert "  + 30 rollout of run 'probe'\n  + 1 offline of no run" in printed
+    assert "  + videos/broken.mp4: no video stream" in printed
+    assert "ffff" not in printed
+    diff_command(dataset.root, "v1", "latest", json_output=True)
+    assert '"t129"' in capsys.readouterr().out
+
+
 def test_rewriting_equal_rows_is_no_difference(dataset: vrldata.Dataset) -> None:
     dataset.create_release("v1")
     add_samples(dataset, sample(1), update=True)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from vrldata.releases import Release
 
 UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
-SHOWN_ROWS = 10
-"""Rows of each kind that the text of a diff lists; `--json` gives all."""
 
 
 def release(
@@ -66,12 +64,16 @@ def diff(
     Python: vrldata.open(uri).diff(a, b)
     """
     import vrldata
+    from vrldata.diff_text import diff_text
 
-    tables = {
-        table: dataclasses.asdict(one)
-        for table, one in vrldata.open(uri).diff(a.removeprefix("@"), b.removeprefix("@")).items()
-    }
-    print_result({"a": a, "b": b, "tables": tables}, as_json=json_output, text=_diff_text)
+    dataset = vrldata.open(uri)
+    first, second = a.removeprefix("@"), b.removeprefix("@")
+    found = dataset.diff(first, second)
+    print_result(
+        {"a": a, "b": b, "tables": {table: dataclasses.asdict(one) for table, one in found.items()}},
+        as_json=json_output,
+        text=lambda _: diff_text(dataset, first, second, found),
+    )
 
 
 def _plain(one: Release) -> dict[str, Any]:
@@ -82,20 +84,3 @@ def _release_text(one: dict[str, Any]) -> str:
     counts = ", ".join(f"{count} {table}" for table, count in sorted(one["counts"].items()) if count)
     message = f"  {one['message']}" if one["message"] else ""
     return f"{one['name']}  {one['created_at'][:16]}  {one['digest'][:12]}  {counts or 'empty'}{message}"
-
-
-def _diff_text(result: dict[str, Any]) -> str:
-    lines = []
-    for table, one in result["tables"].items():
-        counts = {kind: len(one[kind]) for kind in ("added", "removed", "changed")}
-        if not any(counts.values()):
-            continue
-        lines.append(f"{table}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
-        lines += _listed("+", one["added"]) + _listed("-", one["removed"])
-        lines += _listed("~", [f"{key} ({', '.join(names)})" for key, names in one["changed"].items()])
-    return "\n".join(lines) or f"{result['a']} and {result['b']} hold the same rows"
-
-
-def _listed(mark: str, rows: list[str]) -> list[str]:
-    more = [f"  {mark} … {len(rows) - SHOWN_ROWS} more"] if len(rows) > SHOWN_ROWS else []
-    return [f"  {mark} {row}" for row in rows[:SHOWN_ROWS]] + more
