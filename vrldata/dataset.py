@@ -215,15 +215,17 @@ class Dataset:
             self._frame_store = FrameStore(frames, is_local=self.is_local)
         return self._frame_store
 
-    def clip(self, video_path: str, spec: SamplingSpec) -> Clip:
+    def clip(self, video_path: str, spec: SamplingSpec | None = None) -> Clip:
         """The frames of `video_path` under `spec`; also where they are stored once under another path.
 
-        Raises:
-            MissingClip: the store holds none; the message says what it holds for this path, or why not.
-        """
-        from vrldata.lookup import resolve_clip_id
+        Without a spec, the only ones that are stored of it.
 
-        clip_id = resolve_clip_id(self, video_path, spec)
+        Raises:
+            MissingClip: the store holds none, or several; the message says which for this path, or why not.
+        """
+        from vrldata.lookup import only_spec, resolve_clip_id
+
+        clip_id = resolve_clip_id(self, video_path, spec or only_spec(self, video_path))
         return dataclasses.replace(self.frame_store().get(clip_id), video_path=video_path)
 
     def clip_by_id(self, clip_id: str, *, indices: Sequence[int] | None = None) -> Clip:

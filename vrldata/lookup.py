@@ -5,16 +5,21 @@ The same content under two paths is stored once; the `samples` table knows under
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vrldata.commits import sql_text
 from vrldata.errors import MissingClip
 from vrldata.sampling import SamplingSpec, normalise_video_path
+from vrldata.types import spec_text
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
     from vrldata.types import Sample
+
+
+SHOWN_SPECS = 5
+"""Stored specs that a message lists."""
 
 
 def resolve_clip_id(dataset: Dataset, video_path: str, spec: SamplingSpec) -> str:
@@ -75,13 +80,55 @@ def _why_missing(dataset: Dataset, path: str, spec: SamplingSpec, clip_id: str) 
     failed = dataset.lance("failures").to_table(filter=f"clip_id = {sql_text(clip_id)}", columns=["reason"])
     if failed.num_rows:
         return f"{start}: it could not be decoded: {failed.column('reason')[0].as_py()}"
-    others = dataset.lance("frames").to_table(filter=f"video_path = {sql_text(path)}", columns=["spec"])
-    if not others.num_rows:
+    others = _stored_specs(dataset, path)
+    if not others:
         return f"{start}, and none for any other: run `vrldata build` over it, or check the path"
-    asked = json.loads(spec.key_json())
-    differences = []
-    for text in others.column("spec").to_pylist()[:3]:
-        stored = json.loads(SamplingSpec.from_json(text).key_json())
-        changed = [f"{name}={stored[name]!r}" for name in asked if stored[name] != asked[name]]
-        differences.append(" ".join(changed) or "another version")
-    return f"{start}; stored are: {' | '.join(differences)}"
+    return f"{start}, {spec_text(spec)}; stored are: {_listed(others)}"
+
+
+def only_spec(dataset: Dataset, video_path: str) -> SamplingSpec:
+    """The sampling spec of `video_path` where frames of it are stored under one alone.
+
+    Raises:
+        MissingClip: there are none, or several; the message lists them.
+    """
+    path = normalise_video_path(video_path)
+    specs = _stored_specs(dataset, path)
+    if not specs:
+        raise MissingClip(
+            f"{dataset.uri}: no frames of {path!r}: run `vrldata build` over it, or check the path"
+        )
+    if len(specs) > 1:
+        raise MissingClip(
+            f"{dataset.uri}: frames of {path!r} are stored under {len(specs)} sampling specs, name one: "
+            f"{_listed(specs)}"
+        )
+    return specs[0]
+
+
+def _listed(specs: Sequence[SamplingSpec]) -> str:
+    more = f" | and {len(specs) - SHOWN_SPECS} more" if len(specs) > SHOWN_SPECS else ""
+    return " | ".join(map(spec_text, specs[:SHOWN_SPECS])) + more
+
+
+def _stored_specs(dataset: Dataset, path: str) -> list[SamplingSpec]:
+    """The sampling specs under which frames of `path` are stored, by this path or by that of a copy."""
+    quoted = sql_text(path)
+    samples = dataset.lance("samples").to_table(
+        filter=f"array_has(videos, {quoted}) OR array_has(images, {quoted})",
+        columns=["videos", "images", "clip_ids"],
+    )
+    clip_ids = {
+        clip_id
+        for row in samples.to_pylist()
+        for name, clip_id in zip(
+            [*(row["videos"] or ()), *(row["images"] or ())], row["clip_ids"] or (), strict=False
+        )
+        if name == path
+    }
+    wanted = f"video_path = {quoted}"
+    if clip_ids:
+        wanted += f" OR clip_id IN ({', '.join(map(sql_text, sorted(clip_ids)))})"
+    rows = dataset.lance("frames").to_table(filter=wanted, columns=["spec"])
+    specs = [SamplingSpec.from_json(text) for text in rows.column("spec").to_pylist()]
+    return list({spec.key_json(): spec for spec in specs}.values())

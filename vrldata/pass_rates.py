@@ -58,7 +58,7 @@ def _run_ids(dataset: Dataset, runs: Sequence[str]) -> list[str]:
     table = dataset.sql("SELECT run_id, count(*) AS n FROM trajectories GROUP BY run_id ORDER BY run_id")
     counts = {row["run_id"] or "": row["n"] for row in table.to_pylist()}
     ids = [run for run in counts if run]
-    found = []
+    found: list[str] = []
     for run in runs:
         alike = [run] if run in counts else [one for one in ids if run and one.startswith(run)]
         if len(alike) != 1:

@@ -6,7 +6,7 @@ Reading and writing them is the work of `store`, `decode` and `dataset`; scoring
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vrldata.sampling import SamplingSpec
+
+
+def spec_text(spec: SamplingSpec) -> str:
+    """A sampling spec as Python takes it: what users choose, and whatever else differs from the default."""
+    named = {"fps", "max_frames", "max_pixels"}
+    values = [(one.name, getattr(spec, one.name), one.default) for one in fields(spec) if one.name != "codec"]
+    shown = [f"{name}={value!r}" for name, value, default in values if name in named or value != default]
+    return f"SamplingSpec({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,12 @@ class Clip:
     spec: SamplingSpec
     kind: str = "video"
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line without the pixels."""
+        shape = " x ".join(map(str, self.frames.shape))
+        of = f", of {self.metadata.duration:.2f} s" if self.kind == "video" else ""
+        return f"Clip({self.video_path!r}, {shape} {self.frames.dtype}{of}, {spec_text(self.spec)})"
 
     @property
     def clip_id(self) -> str:

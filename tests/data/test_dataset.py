@@ -206,6 +206,39 @@ def test_every_field_of_the_spec_but_the_codec_is_part_of_the_key(clips: vrldata
         clips.clip("videos/3.mp4", changed)
 
 
+def test_the_only_spec_need_not_be_named(tmp_path: Path, make_dataset: MakeDataset) -> None:
+    clips = make_dataset(tmp_path / "clips", 4)
+    clip = clips.clip("videos/3.mp4")
+    assert np.array_equal(clip.frames, numbered_clip(3).frames)
+    assert repr(clip).startswith("Clip('videos/3.mp4', ")
+    assert "uint8" in repr(clip)
+    assert "SamplingSpec(fps=2.0, max_frames=128, max_pixels=262144)" in repr(clip)
+    assert len(repr(clip)) < 200
+    with pytest.raises(vrldata.MissingClip, match=r"no frames of 'videos/nope.mp4'"):
+        clips.clip("videos/nope.mp4")
+
+
+def test_several_specs_of_a_path_are_listed_as_python_takes_them(
+    tmp_path: Path, make_dataset: MakeDataset
+) -> None:
+    from vrldata.codecs import parse_codec
+    from vrldata.frame_rows import encode_clip, put_clips
+    from vrldata.media_file import SourceFingerprint
+
+    clips = make_dataset(tmp_path / "clips", 4)
+    other = vrldata.SamplingSpec(fps=1, max_frames=8, end=9.0)
+    source = SourceFingerprint(source_bytes=1, source_mtime_ns=1, source_digest="3" * 64)
+    clip = dataclasses.replace(numbered_clip(3), spec=other)
+    put_clips(clips, [encode_clip(clip, parse_codec("raw"), source, decoder="none")])
+    listed = (
+        r"SamplingSpec\(fps=2.0, .* \| .*SamplingSpec\(fps=1.0, max_frames=8, max_pixels=262144, end=9.0\)"
+    )
+    with pytest.raises(vrldata.MissingClip, match=f"under 2 sampling specs, name one: {listed}"):
+        clips.clip("videos/3.mp4")
+    with pytest.raises(vrldata.MissingClip, match=f"stored are: {listed}"):
+        clips.clip("videos/3.mp4", vrldata.SamplingSpec(fps=3))
+
+
 def test_a_path_that_is_not_there_says_so(clips: vrldata.Dataset) -> None:
     with pytest.raises(vrldata.MissingClip, match="none for any other: run `vrldata build`"):
         clips.clip("videos/nope.mp4", vrldata.SamplingSpec())
