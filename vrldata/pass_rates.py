@@ -8,7 +8,8 @@ null, because their answer key cannot be read, are left out; they are counted an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from vrldata.errors import FilterError, nearest
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
+
+logger = logging.getLogger(__name__)
 
 LEARNING_FRONTIER = "pass_rate > 0 AND pass_rate < 1"
 """Samples that a policy solves sometimes: where group-relative advantages are not all zero."""
@@ -62,17 +65,26 @@ def _run_ids(dataset: Dataset, runs: Sequence[str]) -> list[str]:
     for run in runs:
         alike = [run] if run in counts else [one for one in ids if run and one.startswith(run)]
         if len(alike) != 1:
-            listed = [repr(one) for one in ids[:SHOWN_RUNS]]
-            listed += [f"and {len(ids) - SHOWN_RUNS} more"] if len(ids) > SHOWN_RUNS else []
-            nameless = (
-                f" {counts['']} trajectories belong to no run (--run '' counts them)." if "" in counts else ""
-            )
-            what = f"{len(alike)} runs begin with {run!r}" if alike else f"no trajectory of run {run!r}"
-            raise FilterError(
-                f"{dataset.uri}: {what}.{nearest(run, ids)} Runs: {', '.join(listed) or 'none'}.{nameless}"
-            )
+            raise FilterError(f"{dataset.uri}: {_no_single_run(run, alike, counts)}")
+        if alike != [run]:
+            logger.info("--run %s: run %s", run, alike[0])
         found += alike
     return found
+
+
+def _no_single_run(run: str, alike: Sequence[str], counts: Mapping[str, int]) -> str:
+    """Why `run` names no single one of the runs, given with their numbers of trajectories."""
+    ids = [one for one in counts if one]
+    listed = [repr(one) for one in ids[:SHOWN_RUNS]]
+    listed += [f"and {len(ids) - SHOWN_RUNS} more"] if len(ids) > SHOWN_RUNS else []
+    runs = f"Runs: {', '.join(listed) or 'none'}."
+    if "" in counts:
+        runs += f" {counts['']} trajectories belong to no run (--run '' counts them)."
+    if alike:
+        return f"{len(alike)} runs begin with {run!r}. {runs}"
+    # a slip in the beginning of a long id is far from the whole id
+    beginnings = {one[: len(run)] for one in ids if len(run) > 2}
+    return f"no trajectory of run {run!r}.{nearest(run, [*ids, *beginnings])} {runs}"
 
 
 def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:
