@@ -57,9 +57,9 @@ install_vrl() {
   # shellcheck disable=SC1091
   source .venv/bin/activate
   # Where torchvision's compiled part does not load (a CUDA build on a machine without CUDA), its Python part still
-  # serves once two operators are declared; the hook has to reach every process that imports it.
+  # serves once two operators are declared; a .pth file brings the hook to every process of .venv.
   if ! python -c "import torchvision" >/dev/null 2>&1; then
-    export PYTHONPATH="$PWD/tests/cpu_site${PYTHONPATH:+:$PYTHONPATH}"
+    echo "$PWD/tests/cpu_site" >"$(python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/vrl_cpu_site.pth"
     if ! python -c "import torchvision" >/dev/null 2>&1; then
       echo "error: torchvision does not import; run: python -c 'import torchvision'" >&2
       return 1
