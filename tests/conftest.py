@@ -39,6 +39,7 @@ def shared_missing() -> str | None:
     return f"no shared test inputs at {root}: set VRL_SHARED to their folder"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread over processes, the tests of a file stay together, and those with a vLLM engine in one process.
 
