@@ -14,4 +14,4 @@ echo "== mypy"
 mypy
 echo "== pytest"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"
+exec python -m pytest -n 2 --dist loadscope --no-loadscope-reorder "$@"

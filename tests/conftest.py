@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,16 +41,27 @@ def shared_missing() -> str | None:
     return f"no shared test inputs at {root}: set VRL_SHARED to their folder"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread over processes, the tests of a file stay together, and those with a vLLM engine in one process.
-
-    The long ones come first, so that no process is left alone with them at the end.
-    """
-    for item in items:
-        group = "engine" if item.get_closest_marker("engine") else item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+    """The long ones first, so that no process is left alone with them at the end."""
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("engine", "slow")])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes, the tests of a file share one, and so do all files that start a vLLM engine."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid.split("::")[0])
+
+    return ByFile(config, log)
+
+
+@lru_cache
+def group_of(file: str) -> str:
+    """`engine` for a file that starts an engine: two at a time do not fit a small machine."""
+    return "engine" if "mark.engine" in (PROJECT / file).read_text(encoding="utf-8") else file
 
 
 @pytest.fixture(scope="session")
