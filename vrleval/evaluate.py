@@ -155,13 +155,13 @@ def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkRes
 
 
 def _load(config: RunConfig) -> _Job:
+    facts = read_model_facts(config.model, config.family)
+    spec = sampling_spec(config, facts)
+    loaded = [load_dataset(uri) for uri in config.data]
     if config.engine != "openai" and "/" not in config.model and local_folder(config.model) is None:
         raise ConfigError(
             f"--model {config.model}: no such folder; a model on the Hub is named as organisation/model"
         )
-    facts = read_model_facts(config.model, config.family)
-    spec = sampling_spec(config, facts)
-    loaded = [load_dataset(uri) for uri in config.data]
     if config.benchmarks:
         from vrleval.annotations import load_benchmarks
 
