@@ -28,7 +28,16 @@ import pyarrow as pa
 from vrldata.commits import sql_text
 from vrldata.errors import FilterError, nearest
 from vrldata.query_errors import explain, first_line, listed
-from vrldata.query_late import COST_OF_TAKING, MOST_ROWS, key_lookup, limited, pays, positions_tree
+from vrldata.query_late import (
+    COST_OF_TAKING,
+    MOST_ROWS,
+    columns_as_stored,
+    key_lookup,
+    limited,
+    pays,
+    positions_tree,
+)
+from vrldata.query_result import plain_types
 from vrldata.query_search import SEARCH_FUNCTIONS, SEARCHED, search_expression
 from vrldata.query_source import TableSource
 from vrldata.query_syntax import (
@@ -97,12 +106,15 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
         named = tables_named(tree)
         tables = {name: _table(dataset, name) for name in named}
         session = _Session(dataset=dataset, connection=connection, tables=tables)
+        found = _rows_of_key(session, tree)
+        if found is not None:
+            return found
         rows = _few_rows(session, tree)
         if rows is None:
-            return _plain_types(_run(session, statement, tree))
+            return plain_types(_run(session, statement, tree))
         connection.register(named[0], rows)
         rewritten, _ = _rewrite(session, statement, tree, maps=False)
-        return _plain_types(connection.sql(rewritten).to_arrow_table())
+        return plain_types(connection.sql(rewritten).to_arrow_table())
     except duckdb.Error as error:
         message = explain(lambda table: visible_columns(dataset, table), named, error)
         raise FilterError(f"SQL: {message}") from error
@@ -128,6 +140,24 @@ def _run(session: _Session, statement: str, tree: dict[str, Any], *, numbered: b
     if calls_best_of(tree):
         session.connection.execute(_BEST_OF_VIEW)
     return session.connection.sql(rewritten).to_arrow_table()
+
+
+def _rows_of_key(session: _Session, tree: dict[str, Any]) -> pa.Table | None:
+    """The result of `SELECT columns FROM table WHERE key = 'value'`; None for any other statement.
+
+    The index finds the rows, and there is nothing left to compute.
+    """
+    key = key_lookup(tree)
+    if key is None:
+        return None
+    [table] = session.tables.values()
+    known = [name for name in table.schema.names if name not in HIDDEN_COLUMNS]
+    columns = columns_as_stored(tree, known)
+    if columns is None or key[0] not in known:
+        return None
+    rows = table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
+    # columns of a result may be null, as with any other statement
+    return rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
 
 
 def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource | None:
@@ -339,39 +369,3 @@ def _rewrite(
     for start, end, text in sorted(edits, reverse=True):
         source = source[:start] + text.encode() + source[end:]
     return source.decode(), lookups
-
-
-def _plain_types(table: pa.Table) -> pa.Table:
-    """`table` with JSON as text, and DuckDB's 128-bit integers (sums) as int64 where they fit."""
-    for index, column_field in enumerate(table.schema):
-        column = table.column(index)
-        if isinstance(column_field.type, pa.BaseExtensionType):
-            storage = pa.chunked_array(
-                [chunk.storage for chunk in column.chunks], column_field.type.storage_type
-            )
-            table = table.set_column(index, pa.field(column_field.name, storage.type), storage)
-        elif (
-            pa.types.is_decimal(column_field.type)
-            and column_field.type.precision == 38
-            and column_field.type.scale == 0
-        ):
-            try:
-                table = table.set_column(
-                    index, pa.field(column_field.name, pa.int64()), column.cast(pa.int64())
-                )
-            except pa.ArrowInvalid:
-                # beyond 64 bits: the decimal stays
-                continue
-    return table.rename_columns(_distinct(table.schema.names))
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names with `_1`, `_2`, … behind repeated ones, as in `SELECT a.reward, b.reward`."""
-    given: list[str] = []
-    for name in names:
-        unique, number = name, 0
-        while unique in given:
-            number += 1
-            unique = f"{name}_{number}"
-        given.append(unique)
-    return given

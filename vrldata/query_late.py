@@ -8,7 +8,7 @@ on these rows alone, is the work of `query`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vrldata.query_search import SEARCH_FUNCTIONS
@@ -49,6 +49,30 @@ def key_lookup(tree: dict[str, Any]) -> tuple[str, str] | None:
         if literal.get("kind") == "STRING":
             return str(column["column_names"][-1]).lower(), literal["text"]
     return None
+
+
+def columns_as_stored(tree: dict[str, Any], columns: Sequence[str]) -> list[str] | None:
+    """The columns that a statement gives as they are stored, of all rows of one key; None where it does more.
+
+    Such a statement has its result once the rows are found.
+
+    Args:
+        tree: of a statement for which `key_lookup` gives a key.
+        columns: names of the columns of its table.
+    """
+    node = tree["statements"][0]["node"]
+    if not _is_plain(node) or node["modifiers"] or not is_key_lookup(node["where_clause"] or {}):
+        return None
+    chosen: list[str] = []
+    for item in node["select_list"]:
+        unusual = ("exclude_list", "qualified_exclude_list", "replace_list", "rename_list", "columns", "expr")
+        if item.get("type") == "STAR" and not any(item[name] for name in [*unusual, "relation_name"]):
+            chosen += columns
+        elif item.get("type") == "COLUMN_REF" and len(item["column_names"]) == 1 and not item["alias"]:
+            chosen += item["column_names"]
+        else:
+            return None
+    return chosen if set(chosen).issubset(columns) and len(set(chosen)) == len(chosen) else None
 
 
 def positions_tree(

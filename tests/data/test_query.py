@@ -420,3 +420,30 @@ def test_the_place_of_rows_is_no_column_of_a_statement(many: vrldata.Dataset) ->
         many.sql("SELECT __position FROM trajectories")
     with pytest.raises(FilterError, match=r"no column 'stepp'.*Did you mean 'step'"):
         many.sql("SELECT * FROM trajectories ORDER BY stepp LIMIT 2")
+
+
+@pytest.mark.parametrize(
+    ("columns", "table", "key"),
+    [
+        ("*", "trajectories", "sample_id = 's1'"),
+        ("*", "trajectories", "'t4' = trajectory_id"),
+        ("reward, rewards, trajectory_id", "trajectories", "trajectory_id = 't4'"),
+        ("response r, *", "trajectories", "sample_id = 's1'"),
+        ("t.* EXCLUDE (extra)", "trajectories t", "t.sample_id = 's1'"),
+        ("REWARD", "trajectories", "sample_id = 's1'"),
+        ("trajectories", "trajectories", "sample_id = 's1'"),
+        ("*, *", "samples", "sample_id = 's1'"),
+        ("*", "samples", "sample_id = 's''1'"),
+        ("*", "frames", "clip_id = 's1'"),
+        ("DISTINCT model", "trajectories", "sample_id = 's1'"),
+        ("count(*)", "trajectories", "sample_id = 's1'"),
+    ],
+)
+def test_rows_of_one_key_are_those_of_any_other_statement(
+    dataset: vrldata.Dataset, columns: str, table: str, key: str
+) -> None:
+    by_key = dataset.sql(f"SELECT {columns} FROM {table} WHERE {key}")
+    left, right = key.split(" = ")
+    by_scan = dataset.sql(f"SELECT {columns} FROM {table} WHERE concat({left}, '') = concat({right}, '')")
+    assert by_key.schema.equals(by_scan.schema)
+    assert by_key.to_pylist() == by_scan.to_pylist()
