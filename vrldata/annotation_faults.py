@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from vrldata.errors import AnnotationError
 
 SHOWN_CHARS = 80
 
@@ -177,3 +181,31 @@ def file_rejection(fault: FileFault, file: str) -> Rejection:
         message=located(file, fault.line, fault.row, fault.named, fault.text),
         whole_file=True,
     )
+
+
+def write_rejected(path: str | Path, rejected: Iterable[Rejection]) -> int:
+    """Write rejections as JSON Lines, whole or not at all.
+
+    Returns:
+        Number of lines.
+
+    Raises:
+        AnnotationError: the file cannot be written.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    count = 0
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            for rejection in rejected:
+                stream.write(json.dumps(asdict(rejection), ensure_ascii=False) + "\n")
+                count += 1
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise AnnotationError(f"{target}: cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count

@@ -36,11 +36,14 @@ from vrldata.annotation_fields import (
 from vrldata.annotation_media import MediaRoot, data_type_of, existing, media_paths
 from vrldata.annotation_offline import Offline, read_offline
 from vrldata.errors import TaskError
-from vrldata.tasks.registry import canonical_type, normalise_type
+from vrldata.tasks.registry import ORIGINAL_TYPE, is_known, normalise_type, resolved_type, unknown_text
 from vrldata.types import Sample
 
 LONG_PROBLEM_CHARS = 65_536
 MAX_ID_CHARS = 1024
+
+SKIPPED = "skipped_problem_type"
+"""Reason of a rejection that the user asked for, by `on_unknown_type: skip`."""
 
 _CONTENT_DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8}(-\d+)?)?")
 _IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif")
@@ -57,6 +60,9 @@ class RowSettings:
     root: MediaRoot
     default_split: str
     check_media: bool
+    on_unknown_type: str
+    unknown_types: set[str]
+    """Spellings that were read as `open_ended` so far."""
 
 
 def read_sample(row: Mapping[str, Any], settings: RowSettings, tell: Tell) -> tuple[Sample, Offline]:
@@ -67,7 +73,7 @@ def read_sample(row: Mapping[str, Any], settings: RowSettings, tell: Tell) -> tu
     """
     columns = settings.names.columns(row)
     problem = _problem(row, columns)
-    problem_type, spelling = _problem_type(row, columns, tell)
+    problem_type, spelling, original = _problem_type(row, columns, settings, tell)
     videos, images, data_type = _media(row, columns, settings)
     options_field, options_value = pick(row, columns, "options")
     options = read_options(not_nan(options_value), options_field, required=problem_type == "multiple_choice")
@@ -93,7 +99,7 @@ def read_sample(row: Mapping[str, Any], settings: RowSettings, tell: Tell) -> tu
         end=end,
         pass_rate=_pass_rate(row, columns),
         data_source=_text(row, columns, "data_source"),
-        extra=_extra(row, columns),
+        extra={**_extra(row, columns), **original},
     )
     if settings.check_media:
         _check_media(sample, row, columns, settings, answer_field)
@@ -123,23 +129,31 @@ def _problem(row: Mapping[str, Any], columns: Columns) -> str:
     return value
 
 
-def _problem_type(row: Mapping[str, Any], columns: Columns, tell: Tell) -> tuple[str, str]:
-    field, value = pick(row, columns, "problem_type")
-    if field is None:
+def _problem_type(
+    row: Mapping[str, Any], columns: Columns, settings: RowSettings, tell: Tell
+) -> tuple[str, str, dict[str, str]]:
+    """(canonical type, its spelling, what `extra` keeps of an unknown one)."""
+    name, value = pick(row, columns, "problem_type")
+    if name is None:
         raise _missing("problem_type", row, columns)
     if not isinstance(value, str) or not value.strip():
-        raise RowFault(
-            "unknown_problem_type", "expected the name of a problem type", field=field, value=value
-        )
+        raise RowFault("unknown_problem_type", "expected the name of a problem type", field=name, value=value)
     try:
-        canonical = canonical_type(value)
+        canonical = resolved_type(value, settings.on_unknown_type)
     except TaskError as error:
-        raise RowFault("unknown_problem_type", str(error), field=field, show=False, value=value) from error
-    spelling = normalise_type(value)
+        text = f"{error} Or choose on_unknown_type: open_ended or skip"
+        raise RowFault("unknown_problem_type", text, field=name, show=False, value=value) from error
+    if canonical is None:
+        text = f"{unknown_text(value)} The row is left out, as on_unknown_type: skip says"
+        raise RowFault(SKIPPED, text, field=name, show=False, value=value)
+    if not is_known(value):
+        tell("unknown_problem_type", f"{unknown_text(value)} Read as {canonical}", name)
+        settings.unknown_types.add(value)
+        return canonical, normalise_type(canonical), {ORIGINAL_TYPE: value}
     # case, hyphens, underscores and accepted names are a matter of taste; stray blanks are told
     if value != value.strip():
-        tell("problem_type_spelling", f"{value!r} is read as {canonical}", field)
-    return canonical, spelling
+        tell("problem_type_spelling", f"{value!r} is read as {canonical}", name)
+    return canonical, normalise_type(value), {}
 
 
 def _media(

@@ -13,7 +13,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from vrldata.annotation_fields import FieldNames
 from vrldata.annotation_files import is_annotation_name, read_rows
 from vrldata.annotation_media import MediaRoot
 from vrldata.annotation_offline import Offline, no_trajectory
-from vrldata.annotation_rows import RowSettings, read_sample, stored_id
-from vrldata.errors import AnnotationError
+from vrldata.annotation_rows import SKIPPED, RowSettings, read_sample, stored_id
+from vrldata.errors import AnnotationError, TaskError
+from vrldata.tasks.registry import ORIGINAL_TYPE, check_policy
 from vrldata.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -63,12 +64,17 @@ class OfflineResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What the sources hold, in their order."""
+    """What the sources hold, in their order.
+
+    Attributes:
+        unknown_types: rows by the spelling of a type that `on_unknown_type` read as `open_ended` or skipped.
+    """
 
     samples: list[Sample] = field(default_factory=list)
     offline: list[OfflineResponse] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     warnings: list[Notice] = field(default_factory=list)
+    unknown_types: Counter[str] = field(default_factory=Counter)
 
     def summary(self, *, shown: int = 20) -> str:
         """Loaded and rejected counts by reason, with the first `shown` messages, a line each."""
@@ -92,6 +98,7 @@ def read_annotations(
     default_split: str = "train",
     check_media: bool = False,
     require_trajectories: bool | None = None,
+    on_unknown_type: str = "error",
 ) -> Annotations:
     """Read annotation files, folders, globs, data sets of the `datasets` library, and rows given as objects.
 
@@ -106,10 +113,17 @@ def read_annotations(
         check_media: also reject rows whose media files do not exist, or whose time span lies past the end.
         require_trajectories: whether a row without an offline response is rejected unless it says
             `has_offline_trajectory: false`. None: only in files where at least half of the rows have one.
+        on_unknown_type: a row whose problem type is unknown is rejected with the nearest name (`error`), read
+            as `open_ended` with its spelling in `extra["original_problem_type"]`, or left out (`skip`) and
+            recorded as `skipped_problem_type`. One that names no type at all is always rejected.
 
     Raises:
         AnnotationError: a source does not exist, or `field_map` names an unknown field.
     """
+    try:
+        check_policy("on_unknown_type", on_unknown_type)
+    except TaskError as error:
+        raise AnnotationError(str(error)) from error
     reader = _Reader(
         names=FieldNames(field_map),
         video_root=video_root,
@@ -117,6 +131,7 @@ def read_annotations(
         default_split=default_split,
         check_media=check_media,
         require_trajectories=require_trajectories,
+        on_unknown_type=on_unknown_type,
     )
     given_rows = [source for source in sources if isinstance(source, Mapping)]
     for source in sources:
@@ -205,11 +220,12 @@ class _Reader:
         default_split: str,
         check_media: bool,
         require_trajectories: bool | None,
+        on_unknown_type: str,
     ) -> None:
         self.found = Annotations()
         self.names, self._video_root, self._dataset_name = names, video_root, dataset_name
         self._default_split, self._check_media = default_split, check_media
-        self._require_trajectories = require_trajectories
+        self._require_trajectories, self._on_unknown_type = require_trajectories, on_unknown_type
         self._taken: dict[str, tuple[str, int | None, int | None]] = {}
         self._notices: Counter[tuple[str, str]] = Counter()
         self._spellings: set[tuple[str, str]] = set()
@@ -224,6 +240,8 @@ class _Reader:
             root=MediaRoot.of(self._video_root, folder),
             default_split=split or self._default_split,
             check_media=self._check_media,
+            on_unknown_type=self._on_unknown_type,
+            unknown_types=set(),
         )
         num_warnings = len(self.found.warnings)
         rejected: list[Rejection] = []
@@ -236,8 +254,12 @@ class _Reader:
         pending = self._without_trajectory_gaps(label, pending, rejected)
         rejected.sort(key=lambda rejection: (rejection.line or 0, rejection.row or 0))
         self.found.rejected.extend(rejected)
+        self.found.unknown_types.update(one.value for one in rejected if one.reason == SKIPPED)
         for item in pending:
             self._keep(label, self._dataset_name or name, item)
+            spelling = item.sample.extra.get(ORIGINAL_TYPE)
+            if spelling in settings.unknown_types:
+                self.found.unknown_types[spelling] += 1
 
     def notice(
         self,
@@ -249,7 +271,7 @@ class _Reader:
         text: str,
     ) -> None:
         """Record something worth telling, a limited number of times a file and reason."""
-        if reason == "problem_type_spelling":
+        if reason in ("problem_type_spelling", "unknown_problem_type"):
             # once a spelling, since a whole file tends to share it
             if (label, text) in self._spellings:
                 return
@@ -362,31 +384,3 @@ def content_digest(sample: Sample) -> str:
     ]
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
-
-
-def write_rejected(path: str | Path, rejected: Iterable[Rejection]) -> int:
-    """Write rejections as JSON Lines, whole or not at all.
-
-    Returns:
-        Number of lines.
-
-    Raises:
-        AnnotationError: the file cannot be written.
-    """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    count = 0
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for rejection in rejected:
-                stream.write(json.dumps(asdict(rejection), ensure_ascii=False) + "\n")
-                count += 1
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise AnnotationError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count

@@ -92,14 +92,17 @@ class BuildReport:
         reused: clips that were there already, under their own path or with the same content under another.
         failed: media that could not be decoded, now or before.
         rejected: annotation rows that could not be used.
+        skipped: annotation rows that `on_unknown_type: skip` left out: they are in no table and in no later
+            denominator, and no fault of the build.
         samples: samples of the annotations, those with failed media included.
         trajectories: offline responses that were new.
         bytes: of the payloads committed.
         seconds: of wall time.
         codecs: clips by the codec that stored them.
         failures: (video_path, reason) of the failed media.
-        rejections: a line for each rejected row, as in `rejected.jsonl`.
-        rejected_file: where that lies; None when nothing was rejected.
+        rejections: a line for each rejected or skipped row, as in `rejected.jsonl`.
+        rejected_file: where that lies; None when nothing was rejected or skipped.
+        unknown_types: rows by the spelling of a problem type that was read as `open_ended` or skipped.
     """
 
     decoded: int
@@ -114,6 +117,8 @@ class BuildReport:
     failures: tuple[tuple[str, str], ...] = ()
     rejections: tuple[str, ...] = ()
     rejected_file: str | None = None
+    skipped: int = 0
+    unknown_types: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -144,6 +149,7 @@ def build_dataset(
     image_max_pixels: int | None = None,
     field_map: Mapping[str, str] | None = None,
     split: str = "train",
+    on_unknown_type: str = "error",
     **options: Any,
 ) -> BuildReport:
     """Bring a dataset up to date with annotations and their media.
@@ -159,12 +165,14 @@ def build_dataset(
         image_max_pixels: budget of an image; see `SamplingSpec.for_image`.
         field_map: annotation field to the column that holds it, where names are unusual.
         split: of samples whose rows name none.
+        on_unknown_type: of rows whose problem type is unknown; see `read_annotations`.
         options: fields of `BuildOptions`.
 
     Raises:
         AnnotationError: no annotation file can be read at all.
         ConfigError: an option is wrong. StoreError: the dataset cannot be written.
     """
+    from vrldata.annotation_rows import SKIPPED
     from vrldata.annotations import read_annotations
 
     started = time.monotonic()
@@ -173,7 +181,13 @@ def build_dataset(
     chooser = CodecChooser(settings.codec, settings.budget_bytes)
     root = _existing_folder(video_root)
     sources = [rows] if isinstance(rows, str | Path) else list(rows)
-    read = read_annotations(sources, video_root=root, field_map=field_map, default_split=split)
+    read = read_annotations(
+        sources,
+        video_root=root,
+        field_map=field_map,
+        default_split=split,
+        on_unknown_type=on_unknown_type,
+    )
     for notice in read.warnings:
         logger.warning("%s", notice.message)
     dataset.make_tables()
@@ -202,13 +216,14 @@ def build_dataset(
         # also on an interrupt: what is decoded is worth a commit
         writer.flush()
     trajectories = add_offline(dataset, read.offline, samples)
+    skipped = sum(rejection.reason == SKIPPED for rejection in read.rejected)
     for table in ("samples", "frames", "trajectories"):
         maintain_indexes(dataset, table)
     return BuildReport(
         decoded=writer.codecs.total(),
         reused=writer.num_reused,
         failed=writer.num_failed,
-        rejected=len(read.rejected),
+        rejected=len(read.rejected) - skipped,
         samples=len(samples),
         trajectories=trajectories,
         bytes=writer.written_bytes,
@@ -217,6 +232,8 @@ def build_dataset(
         failures=tuple(writer.failures),
         rejections=tuple(rejection.message for rejection in read.rejected),
         rejected_file=rejected_file,
+        skipped=skipped,
+        unknown_types=dict(read.unknown_types.most_common()),
     )
 
 
@@ -350,7 +367,7 @@ def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | 
 
     The file tells about the last build: without rejections an old one is removed.
     """
-    from vrldata.annotations import write_rejected
+    from vrldata.annotation_faults import write_rejected
 
     target = (Path(dataset.root) if dataset.is_local else Path.cwd()) / REJECTED_FILE
     if rejected:

@@ -197,7 +197,7 @@ def _unknown(dataset: Dataset, batch: Sequence[Trajectory]) -> list[Trajectory]:
 
 def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | None:
     """List rejections in the root, or in the working folder for a remote one; its path."""
-    from vrldata.annotations import write_rejected
+    from vrldata.annotation_faults import write_rejected
 
     target = (Path(dataset.root) if dataset.is_local else Path.cwd()) / REJECTED_FILE
     if not rejected:

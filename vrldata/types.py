@@ -197,7 +197,7 @@ class Score:
         extracted: the answer that was found, for logs.
         how: the rule that found the answer, such as `tag` or `boxed`.
         parts: further figures by name, such as `iou`.
-        reason: one line where status is not `ok`.
+        reason: one line where status is not `ok`, or where an unknown problem type was scored as open_ended.
         strict: accuracy under the strict reading (answer tag only), reported beside a tolerant one.
     """
 

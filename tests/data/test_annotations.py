@@ -17,7 +17,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vrldata.annotations import Annotations, read_annotations, write_rejected
+from vrldata.annotation_faults import write_rejected
+from vrldata.annotations import Annotations, read_annotations
 from vrldata.errors import AnnotationError
 
 ROW: dict[str, Any] = {

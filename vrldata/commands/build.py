@@ -45,6 +45,9 @@ def build(
         list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Column of a field; repeatable.")
     ] = None,
     split: Annotated[str, typer.Option(help="Split of rows that name none.")] = "train",
+    on_unknown_type: Annotated[
+        str, typer.Option(help="Rows of unknown problem type: error (rejected), open_ended or skip.")
+    ] = "error",
     json_output: JsonOption = False,
 ) -> None:
     """Turn annotations and their media into a dataset, or bring one up to date.
@@ -71,6 +74,7 @@ def build(
         timeout_s=timeout,
         field_map=parse_map(field_map or []),
         split=split,
+        on_unknown_type=on_unknown_type,
     )
     print_result({"out": out, **report.to_dict()}, as_json=json_output, text=_report_text)
     if not report.complete:
@@ -140,12 +144,17 @@ def parse_map(pairs: list[str]) -> dict[str, str]:
 
 def _report_text(result: dict[str, Any]) -> str:
     rejected = f" ({result['rejected_file']})" if result["rejected_file"] else ""
+    skipped = f", {result['skipped']} rows skipped" if result["skipped"] else ""
     lines = [
         f"{result['out']}: {result['samples']} samples, {result['decoded']} clips decoded, "
         f"{result['reused']} reused, {result['failed']} failed, "
-        f"{result['rejected']} rows rejected{rejected}, "
+        f"{result['rejected']} rows rejected{skipped}{rejected}, "
         f"{result['trajectories']} trajectories, {result['bytes'] / 1e9:.2f} GB in {result['seconds']:.1f} s"
     ]
+    if result["unknown_types"]:
+        counts = ", ".join(f"{name!r} {count}" for name, count in result["unknown_types"].items())
+        became = "skipped" if result["skipped"] else "read as open_ended"
+        lines.append(f"unknown problem types {became}: {counts}")
     problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     problems += [f"rejected: {message}" for message in result["rejections"]]
     lines += problems[:SHOWN_REASONS]

@@ -7,10 +7,11 @@ only that row pays. Results are in the order of the records.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -20,10 +21,12 @@ from vrldata.errors import MissingExtraError, TaskError, VRLError, nearest
 from vrldata.tasks.code import execution_seconds
 from vrldata.tasks.killable import START_SECONDS, KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings
-from vrldata.tasks.registry import canonical_type
+from vrldata.tasks.registry import ORIGINAL_TYPE
 from vrldata.tasks.sandbox import check_sandbox
-from vrldata.tasks.scoring import TASKS, make_record, score_record, unscored
+from vrldata.tasks.scoring import TASKS, make_record, score_record, skipped, unscored
 from vrldata.types import Score
+
+logger = logging.getLogger(__name__)
 
 SOFT_SECONDS = 5.0
 HARD_SECONDS = 10.0
@@ -75,6 +78,35 @@ def score_batch(
     """
     _check_protocol(protocol)
     made = [record_from_mapping(record, settings) for record in records]
+    _log_unknown(made)
+    rows = [record for record in made if record.problem_type in TASKS]
+    scores = iter(_score_rows(rows, protocol, workers, (soft_seconds, hard_seconds), total_seconds))
+    return [next(scores) if record.problem_type in TASKS else skipped(record) for record in made]
+
+
+def _log_unknown(records: Sequence[Record]) -> None:
+    """Say how many rows of which unknown type are scored as `open_ended` or not at all."""
+    renamed = Counter(
+        str(record.extra[ORIGINAL_TYPE])
+        for record in records
+        # a sample that was renamed at its build was told about there
+        if record.settings.on_unknown_type == "open_ended" and ORIGINAL_TYPE in record.extra
+    )
+    left_out = Counter(record.problem_type for record in records if record.problem_type not in TASKS)
+    for counts, what in ((renamed, "scored as open_ended"), (left_out, "not scored (skip)")):
+        if counts:
+            listed = ", ".join(f"{name!r} {count}" for name, count in counts.most_common())
+            logger.warning("rows of unknown problem_type %s: %s", what, listed)
+
+
+def _score_rows(
+    made: Sequence[Record],
+    protocol: str,
+    workers: int | None,
+    limits: tuple[float, float],
+    total_seconds: float | None,
+) -> list[Score]:
+    soft_seconds, hard_seconds = limits
     if len(made) <= IN_PROCESS_ROWS and all(_is_light(record) for record in made):
         return [score_record(record, protocol) for record in made]
     if any(execution_seconds(record) for record in made):
@@ -106,7 +138,6 @@ def record_from_mapping(record: Mapping[str, Any], settings: ScoringSettings | N
         if name not in known:
             raise TaskError(f"record without {name!r}; it has {', '.join(map(str, record)) or 'no field'}")
     answer = known.pop("ground_truth", record.get("answer"))
-    known["problem_type"] = canonical_type(known["problem_type"])
     return make_record(
         known.pop("problem_type"),
         known.pop("response"),

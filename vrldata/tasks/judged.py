@@ -58,6 +58,8 @@ async def score_with_judge(
 
 
 def _question(record: Record, protocol: str) -> Question | Score:
+    if record.problem_type not in TASKS:
+        return score_record(record)
     task = TASKS[record.problem_type]
     if not task.judged:
         raise TaskError(f"problem_type {record.problem_type!r} is scored by rule and takes no judge")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vrldata.errors import TaskError
+from vrldata.tasks.registry import check_policy
 
 MAX_CONTENT_CHARS = 65536
 """Longer answers are not parsed: no gold answer comes near, and every parser here is linear up to it."""
@@ -66,6 +67,9 @@ class ScoringSettings:
             text alone count.
         math_seconds: limit for the symbolic comparisons of one response, all together. Real answers take
             hundredths of a second; with the default a hostile one is scored in less than 2 s in all.
+        on_unknown_type: a record whose problem type is unknown is refused (`error`), scored as `open_ended`
+            with its spelling in `extra["original_problem_type"]`, or not scored (`skip`: status `skipped`,
+            accuracy None).
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -84,12 +88,14 @@ class ScoringSettings:
     code_seconds: float = 5.0
     render: bool = False
     math_seconds: float = 1.5
+    on_unknown_type: str = "error"
 
     def __post_init__(self) -> None:
         _one_of("extraction", self.extraction, ("strict", "lenient"))
         _one_of("multi_answer", self.multi_answer, ("reject", "last"))
         _one_of("frame_agg", self.frame_agg, ("union", "gt", "intersection"))
         _one_of("ocr_mode", self.ocr_mode, ("error_rate", "exact"))
+        check_policy("on_unknown_type", self.on_unknown_type)
         shape, _, parameter = self.iou_shape.partition(":")
         _one_of("iou_shape", shape, ("linear", "power", "threshold"))
         if shape != "linear":
@@ -111,7 +117,7 @@ class Record:
     """One response with all that its score may depend on.
 
     Attributes:
-        problem_type: canonical name.
+        problem_type: canonical name; an unknown one only under `on_unknown_type: skip`.
         response: decoded text without special tokens.
         ground_truth: any JSON value.
         options: the options as the data gives them; empty when there are none.

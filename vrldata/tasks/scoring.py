@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from vrldata.errors import TaskError, nearest
@@ -37,7 +37,7 @@ from vrldata.tasks.reading import (
     UnreadableAnswerError,
     UnreadableGoldError,
 )
-from vrldata.tasks.registry import canonical_type
+from vrldata.tasks.registry import ORIGINAL_TYPE, is_known, resolved_type, unknown_text
 from vrldata.types import Score
 
 MAX_SHOWN_CHARS = 500
@@ -182,20 +182,26 @@ def make_record(
 ) -> Record:
     """The record of one response, with the type in its canonical spelling.
 
+    An unknown type is dealt with as `settings.on_unknown_type` says.
+
     Raises:
         TaskError: an unknown type, field or coordinate space.
     """
+    settings = settings or _DEFAULT_SETTINGS
     for name in record_fields:
         if name not in _RECORD_FIELDS or name in _OWN_FIELDS:
             raise TaskError(f"unknown record field {name!r}.{nearest(name, _RECORD_FIELDS)}")
     check_space("coord_space", record_fields.get("coord_space"))
     check_space("answer_coord_space", record_fields.get("answer_coord_space"))
+    resolved = resolved_type(problem_type, settings.on_unknown_type)
+    if resolved is not None and not is_known(problem_type):
+        record_fields["extra"] = {**(record_fields.get("extra") or {}), ORIGINAL_TYPE: problem_type}
     return Record(
-        problem_type=canonical_type(problem_type),
+        problem_type=problem_type if resolved is None else resolved,
         response=response if isinstance(response, str) else "",
         ground_truth=answer if not _is_huge(answer) else math.inf,
         options=option_texts(options),
-        settings=settings or _DEFAULT_SETTINGS,
+        settings=settings,
         **{name: value for name, value in record_fields.items() if value is not None},
     )
 
@@ -232,8 +238,19 @@ def score_record(record: Record, protocol: str = "train") -> Score:
         raise TaskError(
             f"unknown protocol {protocol!r}.{nearest(protocol, PROTOCOLS)} Known: {', '.join(PROTOCOLS)}."
         )
+    if record.problem_type not in TASKS:
+        return skipped(record)
     with shared_limit():
-        return rules(record)
+        score = rules(record)
+    spelling = record.extra.get(ORIGINAL_TYPE)
+    if spelling is None or score.reason:
+        return score
+    return replace(score, reason=f"unknown problem_type {str(spelling)!r}, scored as {record.problem_type}")
+
+
+def skipped(record: Record) -> Score:
+    """The score of a record of unknown type that `on_unknown_type: skip` leaves unscored."""
+    return unscored("skipped", f"on_unknown_type: skip: {unknown_text(record.problem_type)}")
 
 
 def score_train(record: Record) -> Score:
@@ -337,6 +354,8 @@ def check_answer(
         TaskError: an unknown type or field.
     """
     record = make_record(problem_type, "", answer, options=options, **record_fields)
+    if record.problem_type not in TASKS:
+        return skipped(record).reason
     task = TASKS[record.problem_type]
     try:
         task.read_gold(record)
