@@ -117,6 +117,17 @@ def test_key_that_is_no_option_masks_the_row(key: Any) -> None:
         ("one thousand, two hundred and four", 1204),
         ("half", 0.5),
         ("three quarters", 0.75),
+        ("1½", 1.5),
+        ("two and a half", 2.5),
+        ("two and three quarters", 2.75),
+        ("point five", 0.5),
+        ("1.2 million", 1_200_000),
+        ("2 dozen", 24),
+        ("三点五", 3.5),
+        ("三分之一", 1 / 3),
+        ("负五", -5),
+        ("百分之五十", 0.5),
+        ("3.5万", 35_000),
     ],
 )
 def test_number_in_its_usual_dress(content: str, value: float) -> None:
@@ -124,10 +135,42 @@ def test_number_in_its_usual_dress(content: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "many", "3-5", "one, two", "3 or 5", "nan", "inf", "1e999", "1/0", "3 4", "v2"]
+    "content",
+    [
+        *("", "many", "3-5", "one, two", "3 or 5", "nan", "inf", "1e999", "1/0", "3 4", "v2"),
+        *("3,4", "3,4,5", "3,5", "3.1.2", "3...5", "3_4", "3or4", "1.234,56"),
+    ],
 )
 def test_what_is_no_single_number_scores_nothing(content: str) -> None:
     assert accuracy("numerical", content, 3) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("content", "key"), [("10.505", "10.5"), ("0.495", "0.5"), ("5.000001", "5"), ("5", ["5"])]
+)
+def test_a_difference_of_just_the_tolerance_is_tolerated(content: str, key: Any) -> None:
+    assert accuracy("numerical", content, key) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("response", "extracted"),
+    [
+        ("The person did it 3 times in 12 seconds.", 3),
+        ("1.5 to 2 meters", 1.5),
+        ("3 (out of 10)", 3),
+        ("about 3.5 m/s2", 3.5),
+    ],
+)
+def test_tolerant_number_is_the_leading_one(response: str, extracted: float) -> None:
+    result = score("numerical", response, extracted, protocol="eval")
+    assert (result.accuracy, float(result.extracted)) == (1.0, extracted)
+
+
+@pytest.mark.parametrize(
+    "response", ["3 or 4", "3, 4, 5", "between 3 and 5", "3 dogs and 2 cats", "3/4/5", "3 + 2"]
+)
+def test_tolerant_number_with_an_alternative_is_ambiguous(response: str) -> None:
+    assert score("numerical", response, 3, protocol="eval").status == "ambiguous"
 
 
 @pytest.mark.parametrize("key", ["", "many", "3 or 5", "nan", float("inf"), True, None])

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import unicodedata
 from dataclasses import dataclass
 
 from vrldata.tasks.measures import mean_relative_accuracy
 from vrldata.tasks.number_words import digits_for_words
-from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.reading import (
+    Measured,
+    Reading,
+    Record,
+    UnreadableAnswerError,
+    UnreadableGoldError,
+    sole,
+)
 from vrldata.tasks.text import clean, unwrap_answer_tag
 
 MAX_NUMBER_CHARS = 400
@@ -52,7 +60,7 @@ _FRACTION = re.compile(r"\\frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}|\\frac\s
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d{2}(?![\d,])|\d+(?:\.\d+)?|\.\d+)"
 _NUMBER = re.compile(
-    rf"""(?<![A-Za-z\d_.^])(?<!\^\{{)(?<!\d,)
+    rf"""(?<![A-Za-z\d_.^])(?<!\^\{{)
     (?P<sign>(?<![\w)%])[+-]\s?)?
     (?:(?P<clock>\d{{1,3}}(?::[0-5]\d){{1,2}}(?:\.\d+)?)(?![\d:])
     |(?P<whole>\d{{1,6}})\s+(?P<top>\d{{1,6}})\s?/\s?(?P<bottom>\d{{1,6}})(?![\d/.])
@@ -66,6 +74,15 @@ _NUMBER = re.compile(
 )
 
 
+# What no single number ends with: "10,5", "1.2.3", "3...5", "3_4", "3or4".
+_RUNS_ON = re.compile(r"(?:[.,_]+|or|and|to|vs?)\d", re.IGNORECASE)
+_ALTERNATIVE = re.compile(
+    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*]|\bor\b|\band\b|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
+)
+# One half after a whole number: NFKC would join the digits of both.
+_MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
     """A finite number, and whether it was written with a percent sign."""
@@ -74,7 +91,7 @@ class Number:
     percent: bool = False
 
 
-def read_number(text: str, *, first: bool = False) -> Number:
+def read_number(text: str, *, several: str = "refuse") -> Number:
     """The one number that `text` states.
 
     >>> read_number("about 1,234 apples")
@@ -83,31 +100,43 @@ def read_number(text: str, *, first: bool = False) -> Number:
     201.0
 
     Args:
-        first: take the first of several different numbers instead of refusing them.
+        several: what different numbers mean: `refuse` them all, take the `first`, or take the `leading` one
+            unless the next is its alternative, as in "3 or 4" and "between 3 and 5".
 
     Raises:
         UnreadableAnswerError: there is none, or there are several different ones.
     """
-    found = find_numbers(text)
-    if not found:
+    plain = _right_side(text)
+    matches = [(match, number) for match in _NUMBER.finditer(plain) if (number := _value(match)) is not None]
+    if not matches:
         raise UnreadableAnswerError(f"no number in {text[:80]!r}")
-    if not first and any(number != found[0] for number in found[1:]):
+    first = matches[0][1]
+    if several == "first":
+        return first
+    if several == "leading":
+        clear = not _RUNS_ON.match(plain, matches[0][0].end()) and not _has_alternative(plain, matches)
+    else:
+        clear = all(number == first and not _RUNS_ON.match(plain, match.end()) for match, number in matches)
+    if not clear:
         raise UnreadableAnswerError(f"several numbers in {text[:80]!r}", ambiguous=True)
-    return found[0]
+    return first
 
 
-def find_numbers(text: str) -> list[Number]:
-    """Every finite number in `text`, in order; of an equation only those right of the last `=`."""
-    plain = _without_dress(text)
-    if "=" in plain:
-        plain = plain.rsplit("=", 1)[1]
-    plain = digits_for_words(plain)
-    numbers = [_value(match) for match in _NUMBER.finditer(plain)]
-    return [number for number in numbers if number is not None]
+def _has_alternative(plain: str, matches: list[tuple[re.Match[str], Number]]) -> bool:
+    """Whether the second of the numbers differs from the first and is joined to it."""
+    if len(matches) < 2 or matches[0][1] == matches[1][1]:
+        return False
+    between = plain[matches[0][0].end() : matches[1][0].start()]
+    return not between.strip() or _ALTERNATIVE.fullmatch(between[:60]) is not None
+
+
+def _right_side(text: str) -> str:
+    """`text` with digits for words and without LaTeX; of an equation what stands right of the last `=`."""
+    return digits_for_words(_without_dress(text).rpartition("=")[2])
 
 
 def _without_dress(text: str) -> str:
-    text = _THOUSANDS.sub("", text)
+    text = _MIXED_SIGN.sub(" ", _THOUSANDS.sub("", text))
     plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
     plain = clean(unicodedata.normalize("NFKC", plain))
     if "\\" in plain:
@@ -179,7 +208,7 @@ def read_gold(record: Record) -> Number:
     Raises:
         UnreadableGoldError: it is no single finite number.
     """
-    key = record.ground_truth
+    key = sole(record.ground_truth)
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise UnreadableGoldError(f"key {key!r} is no number")
     if isinstance(key, int | float):
@@ -193,8 +222,13 @@ def read_gold(record: Record) -> Number:
 
 
 def read_answer(content: str, record: Record, gold: Number) -> Reading:
-    """The number that `content` states; a tolerant reading of a regression takes the first of several."""
-    number = read_number(content, first=record.tolerant and record.problem_type == "regression")
+    """The number that `content` states; a tolerant reading takes the first of several (regression), or
+    the leading one (numerical).
+    """
+    several = "refuse"
+    if record.tolerant:
+        several = "first" if record.problem_type == "regression" else "leading"
+    number = read_number(content, several=several)
     return Reading(value=number, shown=f"{number.value!r}{'%' if number.percent else ''}")
 
 
@@ -211,10 +245,11 @@ def compare(value: Number, gold: Number, record: Record) -> Measured:
 def near(predicted: float, key: float, record: Record) -> bool:
     """Whether the difference is tolerated: none for whole keys, else min(absolute, relative)."""
     settings = record.settings
+    rounding = 4 * sys.float_info.epsilon * max(abs(predicted), abs(key))
     if key == math.floor(key):
-        return abs(predicted - key) <= settings.integer_tolerance
+        return abs(predicted - key) <= settings.integer_tolerance + rounding
     allowed = min(settings.absolute_tolerance, settings.relative_tolerance * abs(key))
-    return abs(predicted - key) <= max(1e-9, allowed)
+    return abs(predicted - key) <= max(1e-9, allowed) + rounding
 
 
 def compare_regression(value: Number, gold: Number, record: Record) -> Measured:

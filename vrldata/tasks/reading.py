@@ -177,3 +177,8 @@ class Measured:
 
     accuracy: float
     parts: Mapping[str, float] = field(default_factory=dict)
+
+
+def sole(key: Any) -> Any:
+    """The one item of a key that came as a list of one, else the key."""
+    return key[0] if isinstance(key, list | tuple) and len(key) == 1 else key

@@ -70,7 +70,9 @@ TASKS: dict[str, Task] = {
     "multiple_choice": Task(
         read_gold=choices.read_gold, read_answer=choices.read_answer, compare=choices.compare
     ),
-    "numerical": Task(read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare),
+    "numerical": Task(
+        read_gold=numbers.read_gold, read_answer=numbers.read_answer, compare=numbers.compare, reads_more=True
+    ),
     "regression": Task(
         read_gold=numbers.read_gold,
         read_answer=numbers.read_answer,
