@@ -93,7 +93,7 @@ def geometry_of(frame: Any, sample_aspect_ratio: Fraction | None) -> Geometry:
     if not Fraction(1, 100) <= ratio <= 100:
         ratio = Fraction(1)
     width = max(1, math.floor(frame.width * ratio + Fraction(1, 2)))
-    orientation = orientation_of(_display_matrix(frame))
+    orientation = _orientation(frame)
     if orientation.transpose:
         return Geometry(height=width, width=frame.height, orientation=orientation)
     return Geometry(height=frame.height, width=width, orientation=orientation)
@@ -119,11 +119,16 @@ def check_picture_size(width: int, height: int) -> None:
         )
 
 
-def _display_matrix(frame: Any) -> bytes | None:
-    for entry in frame.side_data:
-        if entry.type.name == "DISPLAYMATRIX":
-            return bytes(entry)
-    return None
+def _orientation(frame: Any) -> Orientation:
+    try:
+        matrix = next((bytes(entry) for entry in frame.side_data if entry.type.name == "DISPLAYMATRIX"), None)
+    except ValueError:
+        # PyAV hides everything that is attached to a frame where it does not know one kind of it (EXIF,
+        # views of a stereo video); the angle is left, counter-clockwise
+        turn = math.radians(frame.rotation)
+        a, b = round(math.cos(turn) * (1 << 16)), round(-math.sin(turn) * (1 << 16))
+        matrix = struct.pack("=9i", a, b, 0, -b, a, 0, 0, 0, 1 << 30)
+    return orientation_of(matrix)
 
 
 def to_rgb(frame: Any, reformatter: Any) -> NDArray[np.uint8]:
