@@ -9,6 +9,7 @@ packets and pictures is the work of `video_stream` and `frame_reader`, storing c
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,9 @@ def decode(
     head = read_head(file)
     allocate = allocate or _allocate
     from vrldata.animated_image import decode_animation, is_animated_webp
-    from vrldata.still_image import decode_image, is_still_image
+    from vrldata.still_image import decode_image
 
-    still = is_still_image(head)
+    still = _holds_still_image(file)
     if kind == "video" and still:
         raise DecodeError(f"{file}: a still image, not a video: list it under `images`, or pass kind='image'")
     kind = kind or ("image" if still else "video")
@@ -90,6 +91,13 @@ def decode(
         kind=kind,
         warnings=tuple(notes),
     )
+
+
+def _holds_still_image(file: Path) -> bool:
+    from vrldata.still_image import is_still_image
+
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return is_still_image(content)
 
 
 def decoder_version(kind: str = "video") -> str:

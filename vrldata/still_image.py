@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,27 +25,83 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG200
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 
 
-def is_still_image(head: bytes) -> bool:
-    """Whether a file that starts with `head` is one picture. Animations and streams of JPEG pictures are
-    videos.
+def is_still_image(content: bytes | mmap.mmap) -> bool:
+    """Whether a file with this content is one picture. Animations and streams of JPEG pictures are videos.
 
     >>> is_still_image(b"GIF89a" + bytes(20))
     True
     """
-    if head.startswith(b"\xff\xd8\xff"):
-        # motion JPEG is picture after picture; phone photos with a second picture say so in an MPF segment
-        return b"\xff\xd9\xff\xd8\xff" not in head or b"MPF\0" in head
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        before_pixels = head.split(b"IDAT", 1)[0]
-        return b"acTL" not in before_pixels
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return b"NETSCAPE2.0" not in head and head.count(b"\x21\xf9\x04") < 2
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return not (head[12:16] == b"VP8X" and bool(head[20] & 2))
-    if head[4:8] == b"ftyp":
-        return head[8:12] in (b"avif", b"heic", b"heix", b"mif1")
+    start = bytes(content[:24])
+    if start.startswith(b"\xff\xd8\xff"):
+        return not _is_jpeg_stream(content)
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return not _has_animation_control(content)
+    if start.startswith((b"GIF87a", b"GIF89a")):
+        # one picture that says how often it is repeated was meant to move
+        return content.find(b"NETSCAPE2.0", 0, 1024) < 0 and _num_gif_pictures(content) < 2
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return not (start[12:16] == b"VP8X" and bool(start[20] & 2))
+    if start[4:8] == b"ftyp":
+        return start[8:12] in (b"avif", b"heic", b"heix", b"mif1")
     starts = (b"BM", b"II*\0", b"MM\0*", b"P6", b"P5", b"\0\0\0\x0cjP  ", b"\0\0\1\0")
-    return head.startswith(starts)
+    return start.startswith(starts)
+
+
+def _is_jpeg_stream(content: bytes | mmap.mmap) -> bool:
+    """Motion JPEG is picture after picture of one size; a phone's photo may carry a preview, a second view or
+    a gain map behind its end, of another size or announced in an MPF segment."""
+    second = content.find(b"\xff\xd9\xff\xd8\xff") + 2
+    if second < 2 or content.find(b"MPF\0", 0, second) >= 0:
+        return False
+    return _jpeg_size(content, 0) == _jpeg_size(content, second)
+
+
+def _jpeg_size(content: bytes | mmap.mmap, offset: int) -> bytes:
+    """The four bytes of height and width of a JPEG picture (ITU-T T.81, B.2.2); empty where it has none."""
+    offset += 2
+    while content[offset : offset + 1] == b"\xff":
+        marker = int.from_bytes(content[offset + 1 : offset + 2], "big")
+        if marker == 0xFF:
+            offset += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return bytes(content[offset + 5 : offset + 9])
+        else:
+            offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
+    return b""
+
+
+def _has_animation_control(content: bytes | mmap.mmap) -> bool:
+    """Whether a PNG has an acTL chunk before its pixels."""
+    offset = 8
+    while (name := content[offset + 4 : offset + 8]) and name != b"IDAT":
+        if name == b"acTL":
+            return True
+        offset += 12 + int.from_bytes(content[offset : offset + 4], "big")
+    return False
+
+
+def _num_gif_pictures(content: bytes | mmap.mmap) -> int:
+    """Pictures of a GIF, counted up to two, by a walk over its blocks (GIF89a specification)."""
+    found, offset = 0, 13 + _gif_colours(content[10:11])
+    while found < 2:
+        kind = content[offset : offset + 1]
+        if kind == b",":
+            found += 1
+            offset += 11 + _gif_colours(content[offset + 9 : offset + 10])
+        elif kind == b"!":
+            offset += 2
+        else:
+            break
+        while size := content[offset : offset + 1]:
+            offset += 1 + size[0]
+            if size == b"\0":
+                break
+    return found
+
+
+def _gif_colours(flags: bytes) -> int:
+    """Bytes of the table of colours that these flags announce."""
+    return 3 << (flags[0] & 7) + 1 if flags and flags[0] & 0x80 else 0
 
 
 @contextmanager

@@ -37,6 +37,9 @@ _BROADCASTS = frozenset(
     {"mpegts", "mpegtsraw", "mpeg", "mpegvideo", "h264", "hevc", "h261", "h263", "m4v", "vc1"}
 )
 
+# by their first picture FFmpeg may take these for single images
+_MOVING_PICTURES = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG": "apng"}
+
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 _ATTACHED_PICTURE = 1 << 10
 _TIMED_THUMBNAILS = 1 << 11
@@ -58,9 +61,12 @@ def open_video(file: Path) -> Iterator[Any]:
         raise missing_extra("PyAV", "build", "Decoding video") from error
     # the logging callback takes the GIL from decoder threads and can dead-lock beside other libraries
     av.logging.set_level(None)
+    with file.open("rb") as stream:
+        start = stream.read(4)
     try:
         container = av.open(
             f"file:{os.fspath(file)}",
+            format=next((name for magic, name in _MOVING_PICTURES.items() if start.startswith(magic)), None),
             metadata_errors="replace",
             container_options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS},
         )
@@ -141,7 +147,8 @@ class PacketTable:
         complete: False when reading stopped at an error.
         timed: every packet has a time of its own.
         broadcast: the container has no index and may begin in the middle of a transmission.
-        indexed: the container has an index of every packet, by which it can be read again from the start.
+        indexed: the container has an index of every packet, by which it can be read again from the start as
+            if it had just been opened.
     """
 
     pts: NDArray[np.int64]
@@ -222,6 +229,8 @@ def packets_of(file: Path, container: Any) -> PacketTable:
 
 def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
     context = stream.codec_context
+    # a palette comes with the first packet that is read after opening, and never again
+    has_palette = context.format is not None and context.format.has_palette
     rates = (stream.average_rate, stream.base_rate, stream.guessed_rate, context.framerate)
     return {
         "time_base": Fraction(stream.time_base or Fraction(1, 90000)),
@@ -233,7 +242,7 @@ def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
         "stream_index": stream.index,
         "codec": context.name,
         "broadcast": container.format.name in _BROADCASTS,
-        "indexed": container.format.name == _INDEXED,
+        "indexed": container.format.name == _INDEXED and not has_palette,
     }
 
 

@@ -1,0 +1,102 @@
+"""What a file is, and what its container keeps from the decoder, told from its content."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("av")
+
+import av
+from PIL import Image
+
+from tests.data.synthetic_video import number_in, picture
+from vrldata.decoding import decode
+from vrldata.sampling import SamplingSpec
+
+
+def numbers(clip):
+    return [number_in(frame) for frame in clip.frames]
+
+
+def jpeg(number, *, size=(96, 192), orientation=None, quality=90):
+    """A JPEG picture of `number` whose EXIF tag, if any, says how to turn it."""
+    turns = {None: 0, 3: 2, 6: 1, 8: 3}
+    pixels = np.rot90(picture(number, *size), turns[orientation])
+    exif = Image.Exif()
+    if orientation:
+        exif[0x0112] = orientation
+    content = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(content, "JPEG", quality=quality, exif=exif)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_motion_jpeg_is_turned_by_the_exif_tag_of_its_pictures(tmp_path: Path, orientation: int):
+    file = tmp_path / "camera.mjpeg"
+    file.write_bytes(b"".join(jpeg(number, orientation=orientation) for number in range(4)))
+    clip = decode(file, SamplingSpec(max_frames=4))
+    assert numbers(clip) == [0, 1, 2, 3]
+    assert clip.frames.shape[1:3] == (96, 192)
+
+
+def test_motion_jpeg_with_large_pictures_is_a_video(tmp_path: Path):
+    noise = np.random.default_rng(0).integers(0, 256, (4, 320, 480, 3), dtype=np.uint8)
+    contents = [io.BytesIO() for _ in noise]
+    for pixels, content in zip(noise, contents, strict=True):
+        Image.fromarray(pixels).save(content, "JPEG", quality=95)
+    assert all(content.tell() > 100_000 for content in contents)
+    file = tmp_path / "large.mjpeg"
+    file.write_bytes(b"".join(content.getvalue() for content in contents))
+    clip = decode(file)
+    assert (clip.kind, clip.metadata.total_num_frames) == ("video", 4)
+
+
+def test_a_photo_with_a_preview_behind_its_end_is_an_image(tmp_path: Path):
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(jpeg(5) + jpeg(5, size=(48, 96)))
+    assert decode(file).kind == "image"
+
+
+def test_an_animation_that_plays_once_is_a_video_however_large_its_first_picture(tmp_path: Path):
+    noise = np.random.default_rng(0).integers(0, 256, (3, 300, 400), dtype=np.uint8)
+    first, *rest = [Image.fromarray(pixels) for pixels in noise]
+    file = tmp_path / "once.gif"
+    first.save(file, save_all=True, append_images=rest, duration=200)
+    content = file.read_bytes()
+    assert b"NETSCAPE2.0" not in content
+    assert b"\x21\xf9\x04" not in content[900:65536]
+    clip = decode(file)
+    assert (clip.kind, clip.metadata.total_num_frames) == ("video", 3)
+    first.save(tmp_path / "still.gif")
+    assert decode(tmp_path / "still.gif").kind == "image"
+
+
+def test_an_animated_png_may_carry_long_texts_before_its_frames(tmp_path: Path):
+    from PIL.PngImagePlugin import PngInfo
+
+    texts = PngInfo()
+    texts.add_text("note", "x" * 100_000)
+    pictures = [Image.fromarray(picture(number, 96, 192)) for number in range(4)]
+    file = tmp_path / "a.png"
+    pictures[0].save(file, save_all=True, append_images=pictures[1:], duration=500, pnginfo=texts)
+    clip = decode(file, SamplingSpec(max_frames=4))
+    assert clip.kind == "video"
+    assert numbers(clip) == [0, 1, 2, 3]
+
+
+def test_a_palette_that_comes_once_serves_every_frame(tmp_path: Path):
+    """QuickTime Animation in 8 bit: the palette goes with the first packet alone."""
+    file = tmp_path / "palette.mov"
+    with av.open(str(file), "w") as container:
+        stream = container.add_stream("qtrle", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 192, 96, "gray"
+        for number in range(10):
+            frame = av.VideoFrame.from_ndarray(picture(number, 96, 192), format="rgb24")
+            container.mux(stream.encode(frame.reformat(format="gray")))
+        container.mux(stream.encode(None))
+    clip = decode(file, SamplingSpec(fps=10))
+    assert numbers(clip) == list(range(10))
