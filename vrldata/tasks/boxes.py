@@ -15,12 +15,17 @@ from vrldata.tasks.coordinates import into_key_space
 from vrldata.tasks.loose_json import JsonValue, read_json
 from vrldata.tasks.measures import Box, best_assignment, iou_2d
 from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
-from vrldata.tasks.spans import all_numbers, shaped
+from vrldata.tasks.spans import all_numbers, read_time, shaped
 from vrldata.tasks.text import unwrap_answer_tag
 
 BOX_NAMES = ("boxes", "box", "bbox", "bbox_2d", "bboxes", "bounding_box", "bounding_boxes")
+CORNER_NAMES = (
+    ("x1", "y1", "x2", "y2"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("left", "top", "right", "bottom"),
+)
 MAX_BOXES = 256
-_COORDINATE = r"\s?(-?\d{1,7}(?:\.\d{1,9})?)\s?"
+_COORDINATE = r"\s?(?:[xy](?:min|max|[12])\s?[=:]\s?)?(-?\d{1,7}(?:\.\d{1,9})?)\s?"
 _PLAIN_BOX = re.compile(
     rf"(?:<(?:box|\|box_start\|)>)?\(?{_COORDINATE},{_COORDINATE}\)?,\(?{_COORDINATE},{_COORDINATE}\)?"
     r"(?:</box>|<\|box_end\|>)?\s?\.?"
@@ -58,7 +63,22 @@ def coordinate(value: Any) -> float:
 
 
 def box_of(value: Any, *, reorder: bool) -> Box:
-    """Four coordinates as a box; corners that are swapped are refused, or put in order if `reorder`."""
+    """Four coordinates, or two corners, as a box.
+
+    Args:
+        reorder: put swapped corners in order instead of refusing them.
+    """
+    if isinstance(value, dict):
+        value = next(
+            (
+                [value[name] for name in names]
+                for names in CORNER_NAMES
+                if all(name in value for name in names)
+            ),
+            None,
+        )
+    elif _is_corners(value):
+        value = [*value[0], *value[1]]
     if not isinstance(value, list | tuple) or len(value) != 4:
         raise UnreadableAnswerError("a box needs four numbers")
     x1, y1, x2, y2 = (coordinate(item) for item in value)
@@ -69,17 +89,27 @@ def box_of(value: Any, *, reorder: bool) -> Box:
     return x1, y1, x2, y2
 
 
+def _is_corners(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(corner, list) and len(corner) == 2 for corner in value)
+    )
+
+
 def boxes_of(value: Any, *, reorder: bool) -> tuple[list[Box], bool, bool]:
     """Boxes of a JSON value, whether they stand under the requested key, and whether one box is flat.
 
-    Accepts the flat box, a list of boxes, an object with one of `BOX_NAMES`, and a list of such objects.
+    Accepts the flat box, two corners, an object with one of `BOX_NAMES` or with the names of `CORNER_NAMES`,
+    and a list of any of these.
     """
     requested = False
     if isinstance(value, dict):
         name = next((name for name in BOX_NAMES if name in value), None)
-        if name is None:
-            raise UnreadableAnswerError(f"no key 'boxes' among {sorted(value)[:5]}")
-        value, requested = value[name], name == "boxes"
+        if name is not None:
+            value, requested = value[name], name == "boxes"
+    if isinstance(value, dict) or _is_corners(value):
+        return [box_of(value, reorder=reorder)], False, False
     if not isinstance(value, list) or not value:
         raise UnreadableAnswerError("no box")
     if not any(isinstance(item, list | dict) for item in value):
@@ -89,8 +119,7 @@ def boxes_of(value: Any, *, reorder: bool) -> tuple[list[Box], bool, bool]:
     boxes: list[Box] = []
     for item in value:
         if isinstance(item, dict):
-            inner, _, _ = boxes_of(item, reorder=reorder)
-            boxes.extend(inner)
+            boxes.extend(boxes_of(item, reorder=reorder)[0])
             requested = False
         else:
             boxes.append(box_of(item, reorder=reorder))
@@ -130,33 +159,54 @@ def compare_spatial(value: Sequence[Box], gold: Sequence[Box], record: Record) -
     return Measured(accuracy=shaped(iou, record.settings.iou_shape), parts={"iou": iou})
 
 
-def frames_of(value: Any, *, gold: bool) -> dict[float, Box | None]:
+def frames_in(value: Mapping[str, Any]) -> tuple[Any, bool]:
+    """The boxes by frame of an object, and whether they stand under the requested key."""
+    name = next((name for name in BOX_NAMES if value.get(name)), None)
+    return (value[name], name == "boxes") if name else ({}, False)
+
+
+def frames_of(value: Any, *, reorder: bool, strict: bool) -> dict[float, Box | None]:
     """Boxes by frame time (seconds, rounded to 1 ms); None for a frame whose box cannot be read.
 
+    Args:
+        reorder: put swapped corners in order instead of refusing them.
+        strict: refuse a box that cannot be read.
+
     Raises:
-        UnreadableAnswerError: no object of frames, a key that is no number, or two keys for one time.
+        UnreadableAnswerError: no object of frames, a key that is no time, or two keys for one time.
     """
     if not isinstance(value, dict):
         raise UnreadableAnswerError("'boxes' is no object of frame to box")
     frames: dict[float, Box | None] = {}
     for name, box in value.items():
-        time = round(coordinate(name), 3)
+        time = round(_frame_time(name), 3)
         if time in frames:
             raise UnreadableAnswerError(f"two boxes for frame {time:g}", ambiguous=True)
         try:
             single = box[0] if isinstance(box, list) and len(box) == 1 and isinstance(box[0], list) else box
-            frames[time] = box_of(single, reorder=gold)
+            frames[time] = box_of(single, reorder=reorder)
         except UnreadableAnswerError:
-            if gold:
+            if strict:
                 raise
             frames[time] = None
     return frames
 
 
+def _frame_time(name: Any) -> float:
+    """Seconds of a frame's name: a number, or a time such as `10s` or `00:10`."""
+    try:
+        return coordinate(name)
+    except UnreadableAnswerError:
+        return read_time(name)
+
+
 def frames_form(parsed: JsonValue, frames: Mapping[float, Box | None]) -> float:
     """Format share of an answer with boxes by frame: 1 for standard JSON with a valid box in every frame."""
     valid = bool(frames) and None not in frames.values()
-    plain = valid and all(all_numbers(box) and len(box) == 4 for box in parsed.value["boxes"].values())
+    plain = valid and all(
+        all_numbers(box) and len(box) == 4 and not set(name) & set("s:秒")
+        for name, box in frames_in(parsed.value)[0].items()
+    )
     return 1.0 if parsed.exact and plain else 0.5
 
 
@@ -176,7 +226,9 @@ def read_tracking_gold(record: Record) -> dict[float, Box | None]:
     """The key's boxes by frame."""
     value = parse_json_key(record.ground_truth)
     try:
-        frames = frames_of(value.get("boxes", value) if isinstance(value, dict) else value, gold=True)
+        frames = frames_of(
+            value.get("boxes", value) if isinstance(value, dict) else value, reorder=True, strict=True
+        )
     except UnreadableAnswerError as error:
         raise UnreadableGoldError(f"key {str(record.ground_truth)[:80]!r}: {error}") from error
     if not frames:
@@ -187,8 +239,10 @@ def read_tracking_gold(record: Record) -> dict[float, Box | None]:
 def read_tracking(content: str, record: Record, gold: Mapping[float, Box | None]) -> Reading:
     """The predicted boxes by frame."""
     parsed = read_json(content)
-    requested = isinstance(parsed.value, dict) and "boxes" in parsed.value
-    frames = frames_of(parsed.value["boxes"] if requested else parsed.value, gold=record.tolerant)
+    value, requested = parsed.value, False
+    if isinstance(value, dict) and any(name in value for name in BOX_NAMES):
+        value, requested = frames_in(value)
+    frames = frames_of(value, reorder=record.tolerant, strict=False)
     if not any(frames.values()):
         raise UnreadableAnswerError("no valid box")
     form = frames_form(parsed, frames) if requested else 0.5

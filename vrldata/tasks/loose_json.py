@@ -55,15 +55,19 @@ def read_json(content: str) -> JsonValue:
     fenced = fenced_blocks(dressed)
     if len(fenced) == 1:
         dressed = fenced[0]
-    for candidate in (dressed, _repaired(dressed)):
+    candidates = (dressed, _repaired(dressed))
+    for candidate in candidates:
         value = _parse(candidate)
         if value is not None:
             return JsonValue(value=value, exact=False)
-        found = _embedded(candidate)
-        if len(found) > 1:
-            raise UnreadableAnswerError("several JSON values", ambiguous=True)
-        if found:
-            return JsonValue(value=found[0], exact=False)
+    # Arrays last: those inside an object that only its repaired text shows are none of their own.
+    for opening in ("{", "["):
+        for candidate in candidates:
+            found = _embedded(candidate, opening)
+            if len(found) > 1:
+                raise UnreadableAnswerError("several JSON values", ambiguous=True)
+            if found:
+                return JsonValue(value=found[0], exact=False)
     raise UnreadableAnswerError(f"no JSON value in {text[:80]!r}")
 
 
@@ -107,29 +111,24 @@ def _parse(text: str) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-def _embedded(text: str) -> list[Any]:
-    """Objects that stand in prose; arrays where there is no object. None inside another."""
-    for opening in ("{", "["):
-        found: list[Any] = []
-        start = text.find(opening)
-        for _ in range(MAX_STARTS):
-            if start < 0:
-                break
-            try:
-                value, end = _DECODER.raw_decode(text, start)
-            except _DuplicateKeyError as error:
-                raise UnreadableAnswerError(
-                    "a key stands twice in one JSON object", ambiguous=True
-                ) from error
-            except (ValueError, RecursionError):
-                end = start + 1
-            else:
-                if value:
-                    found.append(value)
-            start = text.find(opening, end)
-        if found:
-            return found
-    return []
+def _embedded(text: str, opening: str) -> list[Any]:
+    """Objects (`{`) or arrays (`[`) that stand in prose; none inside another."""
+    found: list[Any] = []
+    start = text.find(opening)
+    for _ in range(MAX_STARTS):
+        if start < 0:
+            break
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except _DuplicateKeyError as error:
+            raise UnreadableAnswerError("a key stands twice in one JSON object", ambiguous=True) from error
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            if value:
+                found.append(value)
+        start = text.find(opening, end)
+    return found
 
 
 def _repaired(text: str) -> str:

@@ -30,19 +30,29 @@ _TIME_NAMES = (
     "segments",
     "time_span",
     "window",
+    "windows",
+    "time_range",
+    "range",
+    "interval",
+    "intervals",
 )
+_BOUND_NAMES = (("start", "end"), ("start_time", "end_time"), ("begin", "end"), ("from", "to"))
 _MAX_SPAN_CHARS = 200
 _TIME = r"(?:\d{1,3}(?::[0-5]?\d){1,2}(?:\.\d{1,9})?|\d{1,9}(?:\.\d{1,9})?)"
 _UNIT = r"(?:seconds|second|secs|sec|s|秒)?"
 _JOIN = r"(?:to|until|till|and|through|[-–—~～→]|到|至)"
+_NAME = r"(?:(?:second|seconds|t) ?=? ?)?"
 _RANGE = re.compile(
-    rf"(?<![\d.:])(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?(?P<end>{_TIME}) ?{_UNIT}(?![\w:])", re.IGNORECASE
+    rf"(?<![\d.:]){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}(?P<end>{_TIME}) ?{_UNIT}(?![\w:])",
+    re.IGNORECASE,
 )
 # A comma without a blank may belong to one number.
 _PAIR = re.compile(rf"(?P<start>{_TIME}) ?{_UNIT}, (?P<end>{_TIME}) ?{_UNIT}", re.IGNORECASE)
-_IS = r" ?(?:time)? ?(?:is|at|:|=)? ?"
+_IS = r"[ _]?(?:time|second)? ?(?:is|at|:|=)? ?"
 _START_END = re.compile(
-    rf"\bstart\w*{_IS}(?P<start>{_TIME})\b.{{0,40}}?\bend\w*{_IS}(?P<end>{_TIME})\b", re.IGNORECASE
+    rf"\b(?:start|begin)[a-z]*{_IS}(?P<start>{_TIME}) ?{_UNIT}\b.{{0,40}}?"
+    rf"\b(?:end|stop)[a-z]*{_IS}(?P<end>{_TIME}) ?{_UNIT}\b",
+    re.IGNORECASE,
 )
 _NUMBER_TEXT = re.compile(rf"({_TIME}) ?{_UNIT}", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
@@ -64,7 +74,7 @@ def read_time(value: Any) -> float:
 
 
 def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
-    """Spans of a JSON value: `[s, e]`, a list of such pairs, or `{"start": s, "end": e}`.
+    """Spans of a JSON value: `[s, e]`, a list of such pairs, `{"start": s, "end": e}`, or the text `s to e`.
 
     Args:
         reorder: swap reversed bounds instead of refusing them.
@@ -75,10 +85,13 @@ def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
     if isinstance(value, dict):
         if "time" in value:
             return spans_of(value["time"], reorder=reorder)
-        pair = [value.get(name) for name in ("start", "end")]
-        if None in pair:
-            raise UnreadableAnswerError("a time object without start and end")
-        return spans_of(pair, reorder=reorder)
+        for names in _BOUND_NAMES:
+            pair = [value.get(name) for name in names]
+            if None not in pair:
+                return spans_of(pair, reorder=reorder)
+        raise UnreadableAnswerError("a time object without start and end")
+    if isinstance(value, str) and (stated := spans_in_text(value, whole=True)):
+        return spans_of([list(span) for span in stated], reorder=reorder)
     if not isinstance(value, list) or not value:
         raise UnreadableAnswerError("no [start, end] pair")
     if all(isinstance(item, list | dict) for item in value):
@@ -164,25 +177,39 @@ def read_answer(content: str, record: Record, gold: Sequence[Span]) -> Reading:
 
 def read_spans(content: str, *, many: bool, tolerant: bool) -> tuple[list[Span], float]:
     """Spans and format share of an answer's content."""
-    spans = spans_in_text(content, whole=not tolerant) if not _looks_like_json(content) else []
-    form = 0.5
-    if not spans:
-        parsed = read_json(content)
-        value, requested = time_value(parsed.value)
-        spans = spans_of(value, reorder=tolerant)
-        form = 1.0 if parsed.exact and requested and all_numbers(value) else 0.5
+    spans, form, listed = _spans_and_form(content, many=many, tolerant=tolerant)
     spans = [(start, end) if start <= end or not tolerant else (end, start) for start, end in spans]
     if any(end < start for start, end in spans):
         raise UnreadableAnswerError("the span ends before it starts")
     if len(spans) > 1 and not many:
-        if not tolerant or (form == 0.5 and len(set(spans)) > 1):
+        # A list of windows leads with its best one; a sentence that says "or" commits to none.
+        if not tolerant or not (listed or not _OR.search(content)):
             raise UnreadableAnswerError(f"{len(spans)} spans where one is asked for", ambiguous=True)
         spans = spans[:1]
     return spans, form
 
 
-def _looks_like_json(content: str) -> bool:
-    return "{" in content or ("[" in content and "]" in content)
+_OR = re.compile(r"\bor\b|或", re.IGNORECASE)
+
+
+def _spans_and_form(content: str, *, many: bool, tolerant: bool) -> tuple[list[Span], float, bool]:
+    """Spans, format share, and whether they came as one JSON value."""
+    if not ("{" in content or ("[" in content and "]" in content)):
+        spans = spans_in_text(content, whole=not tolerant)
+        if spans:
+            return spans, 0.5, False
+    try:
+        parsed = read_json(content)
+    except UnreadableAnswerError as error:
+        # "[3s, 8s]" is no JSON, but a span in brackets
+        if error.ambiguous or "{" in content or not (spans := spans_in_text(content, whole=True)):
+            raise
+        return spans, 0.5, False
+    value, requested = time_value(parsed.value)
+    spans = spans_of(value, reorder=tolerant)
+    flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    exact = parsed.exact and requested and all_numbers(value) and (many or flat)
+    return spans, 1.0 if exact else 0.5, True
 
 
 def clip(spans: Sequence[Span], duration: float | None) -> list[Span]:

@@ -9,7 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vrldata.tasks.boxes import box_of, coordinate, frame_ious, frames_form, frames_of, parse_json_key
+from vrldata.tasks.boxes import (
+    BOX_NAMES,
+    box_of,
+    coordinate,
+    frame_ious,
+    frames_form,
+    frames_in,
+    frames_of,
+    parse_json_key,
+)
 from vrldata.tasks.coordinates import into_key_space
 from vrldata.tasks.loose_json import read_json
 from vrldata.tasks.measures import Box, Span, iou_1d, iou_2d
@@ -38,7 +47,7 @@ def read_tube_gold(record: Record) -> Tube:
         if not isinstance(value, dict) or "time" not in value:
             raise UnreadableAnswerError("no key 'time'")
         spans = clip(spans_of(value["time"], reorder=True), record.duration)
-        return Tube(spans=spans, frames=frames_of(value.get("boxes") or {}, gold=True))
+        return Tube(spans=spans, frames=frames_of(frames_in(value)[0], reorder=True, strict=True))
     except UnreadableAnswerError as error:
         raise UnreadableGoldError(f"key {str(record.ground_truth)[:80]!r}: {error}") from error
 
@@ -51,8 +60,9 @@ def read_tube(content: str, record: Record, gold: Tube) -> Reading:
     spans = spans_of(parsed.value["time"], reorder=record.tolerant)
     if len(spans) > 1 and len(gold.spans) == 1:
         raise UnreadableAnswerError(f"{len(spans)} spans where one is asked for", ambiguous=True)
-    frames = frames_of(parsed.value.get("boxes") or {}, gold=False)
-    form = min(frames_form(parsed, frames), 1.0 if all_numbers(parsed.value["time"]) else 0.5)
+    boxes, requested = frames_in(parsed.value)
+    frames = frames_of(boxes, reorder=record.tolerant, strict=False)
+    form = min(frames_form(parsed, frames), 1.0 if requested and all_numbers(parsed.value["time"]) else 0.5)
     shown = json.dumps({"time": parsed.value["time"], "boxes": len(frames)})
     return Reading(value=Tube(spans=spans, frames=frames), shown=shown, form=form)
 
@@ -112,7 +122,7 @@ def read_mask(content: str, record: Record, gold: Mask) -> Reading:
 def _mask(value: Any, *, reorder: bool, timed: bool) -> Mask:
     if not isinstance(value, dict):
         raise UnreadableAnswerError("no object with 'boxes', 'positive_points' and 'negative_points'")
-    box = value.get("boxes")
+    box = next((value[name] for name in BOX_NAMES if name in value), None)
     if isinstance(box, list) and len(box) == 1:
         box = box[0]
     return Mask(
