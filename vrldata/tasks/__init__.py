@@ -20,6 +20,7 @@ _PUBLIC = {
     "Record": "reading",
     "TASKS": "scoring",
     "PROTOCOLS": "protocols",
+    "RewardFunction": "reward_functions",
 }
 
 __all__ = [*_PUBLIC]
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from vrldata.tasks.reading import Weights as Weights
     from vrldata.tasks.registry import PROBLEM_TYPES as PROBLEM_TYPES
     from vrldata.tasks.registry import canonical_type as canonical_type
+    from vrldata.tasks.reward_functions import RewardFunction as RewardFunction
     from vrldata.tasks.scoring import TASKS as TASKS
     from vrldata.tasks.scoring import check_answer as check_answer
     from vrldata.tasks.scoring import score as score

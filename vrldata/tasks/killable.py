@@ -57,8 +57,16 @@ def shared_limit() -> Iterator[None]:
 class KillableWorker:
     """Client of the processes that serve `module`. `call` is safe to use from several threads."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *, argument: str | None = None) -> None:
+        """
+        Args:
+            module: what the child serves.
+            argument: handed to the module's `prepare` in place of asking it for missing libraries. The module
+                then runs the user's own code, so that it has their environment, working folder and error
+                output, and no limit of memory.
+        """
         self.module = module
+        self._argument = argument
         self._starter: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._owner = 0
@@ -179,23 +187,36 @@ class KillableWorker:
         self.close()
         self._owner = os.getpid()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The child gets no variable of ours but what Python needs to find the package.
-        environment = {"PYTHONPATH": _ROOT, "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
         number = theirs.fileno()
-        arguments = [self.module, str(MEMORY_BYTES), str(number)]
         with theirs:
-            self._starter = subprocess.Popen(
-                [sys.executable, "-m", "vrldata.tasks.worker_main", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                cwd="/",
-                pass_fds=[number],
-            )
+            self._starter = self._popen(number)
         if missing := self._told(self._control).get("missing"):
             self.close()
             raise MissingExtraError(missing)
+
+    def _popen(self, number: int) -> subprocess.Popen[bytes]:
+        """The process of `worker_main`, with socket `number`."""
+        program = [sys.executable, "-P", "-m", "vrldata.tasks.worker_main", self.module]
+        if self._argument is not None:
+            paths = os.pathsep.join([*(os.path.abspath(path) for path in sys.path if path), _ROOT])
+            return subprocess.Popen(
+                [*program, "0", str(number), self._argument],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # standard output is for the results of a command alone
+                env={**os.environ, "PYTHONPATH": paths},
+                pass_fds=[number],
+            )
+        # The child gets no variable of ours but what Python needs to find the package.
+        environment = {"PYTHONPATH": _ROOT, "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+        return subprocess.Popen(
+            [*program, str(MEMORY_BYTES), str(number)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+            pass_fds=[number],
+        )
 
     def _fork(self) -> None:
         """Have a fork made that reads requests from one pipe and writes replies to another."""

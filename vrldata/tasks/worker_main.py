@@ -1,4 +1,4 @@
-"""Program of a scorer's child process: `python -m vrldata.tasks.worker_main MODULE MEMORY_BYTES SOCKET`.
+"""Program of a scorer's child: `python -m vrldata.tasks.worker_main MODULE MEMORY_BYTES SOCKET [ARGUMENT]`.
 
 Imports the module, says so on the socket, and then answers each message there, which brings two pipes, with
 a fork of itself. A fork reads one JSON request a line from the first pipe and writes one JSON reply a line
@@ -17,13 +17,20 @@ import sys
 from types import ModuleType
 
 
-def main(module_name: str, memory_bytes: int, control: socket.socket) -> None:
-    """Make forks that serve `handle` of a module, until the socket closes."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+def main(module_name: str, memory_bytes: int, control: socket.socket, argument: str | None = None) -> None:
+    """Make forks that serve `handle` of a module, until the socket closes.
+
+    Args:
+        memory_bytes: address space of each process; 0 for no limit.
+        argument: for the module's `prepare`, where it has something to load first.
+    """
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     module = importlib.import_module(module_name)
-    control.send(json.dumps({"missing": module.missing_library()}).encode())
+    missing = module.missing_library() if argument is None else module.prepare(argument)
+    control.send(json.dumps({"missing": missing}).encode())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks leave nothing to wait for
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 16, 2)
@@ -54,4 +61,4 @@ def serve(module: ModuleType, requests: int, replies: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3])))
+    main(sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3])), *sys.argv[4:])
