@@ -320,7 +320,6 @@ def test_the_check_finds_a_wrong_value(own_file: Path) -> None:
         ("own.py:length", {"traget": 3}, r"reward function_options do not fit .*Did you mean 'target'\?"),
         ("own.py:needs", {}, "missing a required argument: 'target'"),
         ("own.py:length", {"target": {1, 2}}, "options are JSON values"),
-        ("own.length", {}, r"module 'own' cannot be imported: .*write own\.py:length"),
         ("no_such_package.rewards.length", {}, "No module named 'no_such_package'"),
     ],
 )
@@ -331,6 +330,13 @@ def test_a_function_that_cannot_be_called_is_told_on_one_line(
         RewardFunction(name, options)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_named_like_a_module_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lonely.py").write_text("def f(record):\n    return 1.0\n")
+    with pytest.raises(ConfigError, match=r"module 'lonely' cannot be imported: .*write lonely\.py:f"):
+        RewardFunction("lonely.f")
 
 
 @pytest.mark.parametrize(
