@@ -180,7 +180,15 @@ def test_unreadable_number_key_masks_the_row(key: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [("不是", False), ("是的", True), ("It is not true", False), ("N", False), ("1", True), ("right", True)]
+    [
+        ("不是", False),
+        ("不", False),
+        ("是的", True),
+        ("It is not true", False),
+        ("N", False),
+        ("1", True),
+        ("right", True),
+    ]
     + [(word, True) for word in ("Oui", "Ja, gewiss", "Sí.", "да", "はい", "네", "نعم", "हाँ", "evet")]
     + [(word, False) for word in ("Non", "Nein", "não", "нет", "いいえ", "아니요", "لا", "नहीं", "không")],
 )
@@ -189,7 +197,7 @@ def test_polarity(content: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["nobody", "yesterday", "maybe", "it is yes or it is no", "ja/nein", "non-stop"]
+    "content", ["nobody", "yesterday", "maybe", "不知道", "it is yes or it is no", "ja/nein", "non-stop"]
 )
 def test_no_polarity(content: str) -> None:
     result = score("boolean", f"<answer>{content}</answer>", "no")
@@ -287,71 +295,6 @@ def test_ocr_modes() -> None:
     assert accuracy("ocr", "停车场出口。", "停车场出口") == 1.0
     assert accuracy("ocr", "?", "!") == 0.0
     assert accuracy("ocr", "GH45", "GH46", settings=ScoringSettings(ocr_mode="exact")) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("content", "key"),
-    [
-        ("Response 1 is worse than Response 2", 2),
-        ("I prefer the second response", "B"),
-        ("Both are equally good", "tie"),
-        ("Answer (A)", "Response 1"),
-        ("response_2", 2),
-    ],
-)
-def test_preference_verdicts(content: str, key: Any) -> None:
-    assert accuracy("llava", content, key) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("answer", "key", "expected"),
-    [
-        ("5 cm", "5", 1.0),
-        ("5x", "5", 0.0),
-        ("\\sqrt{12}", "12", 0.0),
-        ("y=2x+1", "z=2x+1", 0.0),
-        ("x=5", "5", 1.0),
-        ("\\[5\\]", "5", 1.0),
-        ("The answer is $5$.", "5", 1.0),
-        ("\\text{Odd}", "odd", 1.0),
-        ("$5$ and $7$", "5", 0.0),
-        ("\\boxed{5} or \\boxed{7}", "5", 0.0),
-        ("\\frac{\\pi}{2}", "\\pi/2", 1.0),
-        ("xy", "yx", 1.0),
-        ("x^2+1", "x^2+1.001", 0.0),
-        ("(x+1)^{999}", "1.5", 0.0),
-    ],
-)
-def test_math(answer: str, key: str, expected: float) -> None:
-    assert accuracy("math", answer, key) == expected
-
-
-def test_math_key_that_does_not_parse_is_found_at_build() -> None:
-    assert check_answer("math", "\\frac{1}{2}") is None
-    assert "does not parse" in (check_answer("math", "\\frac{1}{") or "")
-
-
-def test_text_of_svg_and_html_counts() -> None:
-    key = "<svg width='10'><text>Stop</text></svg>"
-    assert accuracy("svg", "<svg width='10.0'><text>Stop</text></svg>", key) == 1.0
-    assert accuracy("svg", "<svg width='10'><text>Go</text></svg>", key) == pytest.approx(0.8)
-    assert accuracy("html", "<p>wrong</p>", "<p>right</p>") == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["<svg>", "<p/>", '<!DOCTYPE svg [<!ENTITY a "b">]><svg>&a;</svg>', "<svg>" * 300 + "</svg>" * 300],
-)
-def test_svg_that_is_refused(source: str) -> None:
-    result = score("svg", f"<answer>{source}</answer>", "<svg/>")
-    assert (result.accuracy, result.format) == (0.0, 0.5)
-
-
-def test_python_body_counts() -> None:
-    key = "import os\ndef f(x):\n    return x + 1\n"
-    assert accuracy("code", key, key) == 1.0
-    assert (accuracy("code", "import os\ndef f(x): pass\n", key) or 0) < 0.7
-    assert accuracy("code", "def f(:", key) == 0.0
 
 
 @pytest.mark.parametrize("problem_type", PROBLEM_TYPES)

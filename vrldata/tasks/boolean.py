@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import re
 
-from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.reading import (
+    Measured,
+    Reading,
+    Record,
+    UnreadableAnswerError,
+    UnreadableGoldError,
+    sole,
+)
 from vrldata.tasks.text import clean, unwrap_answer_tag
 
 _YES = frozenset({"yes", "true", "correct", "right", "yeah", "yep"})
 _NO = frozenset({"no", "false", "incorrect", "wrong", "nope"})
 _ALONE = {"y": True, "1": True, "n": False, "0": False}
-_CHINESE_NO = ("不是的", "不正确", "不是", "不对", "错误", "没有", "否", "错")
+_CHINESE_NO = ("不是的", "不正确", "不是", "不对", "错误", "没有", "否", "错", "不")
 _CHINESE_YES = ("是的", "正确", "对的", "是", "对")
-_CHINESE_OTHER = ("是否", "对面", "对于", "对方", "对话", "没有信息")
+_CHINESE_OTHER = (
+    "是否",
+    "对面",
+    "对于",
+    "对方",
+    "对话",
+    "没有信息",
+    "不确定",
+    "不清楚",
+    "不知道",
+    "不能",
+    "不明",
+)
 _TOKEN = re.compile(
     "|".join((*_CHINESE_OTHER, *_CHINESE_NO, *_CHINESE_YES)) + r"|[a-z]+(?:['’]t)?|\d+|[^\W\d_]"
 )
@@ -70,7 +89,7 @@ def _polarity_of(word: str, before: str) -> bool | None:
 
 def read_gold(record: Record) -> bool:
     """The key as a boolean: JSON true and false, 1 and 0, or a text that says one of them."""
-    key = record.ground_truth
+    key = sole(record.ground_truth)
     if isinstance(key, bool):
         return key
     if isinstance(key, int | float) and key in (0, 1):

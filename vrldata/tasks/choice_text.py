@@ -22,6 +22,10 @@ _LEADING = re.compile(
 _ANOTHER = re.compile(
     r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
 )
+_JOINED = re.compile(
+    r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s(?:or|and)\b|\s?[或和])"
+    r"\s?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
+)
 _GOES_ON = re.compile(r" ([a-z][a-z'’]*)")
 # The whole text is a letter, whatever stands around it: brackets, check marks, HTML, the word "option".
 _DRESS = r"(?:</?[a-z]{1,8}>|[\W_]){0,12}"
@@ -47,7 +51,7 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     if len(gold) > 1:
         return _several(text, record, gold)
     options = read_options(record.options)
-    plain = nfkc(text).strip()
+    plain = nfkc(text).strip().replace("\\(", "(").replace("\\)", ")")
     bare = BARE_LETTER.fullmatch(clean(plain))
     if bare and options.accepts(bare.group(1).upper()):
         return _reading(bare.group(1).upper(), "whole")
@@ -66,7 +70,8 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
         letter = rule(plain, options)
         if letter is not None:
             return _reading(letter, how)
-    raise UnreadableAnswerError(f"no option is named in {collapse(plain)[:80]!r}")
+    joined = any(set(match.groups()) <= set(options.letters) for match in _JOINED.finditer(plain))
+    raise UnreadableAnswerError(f"no single option is named in {collapse(plain)[:80]!r}", ambiguous=joined)
 
 
 def _reading(letter: str, how: str) -> Reading:
@@ -147,7 +152,7 @@ def _option_text(text: str, options: Options) -> str | None:
     present = {
         letter: option
         for letter, option in options.texts.items()
-        if option and len(option) > 1 and _holds(folded, option)
+        if option and (len(option) > 1 or not option.isascii() or option.isdigit()) and _holds(folded, option)
     }
     longest = [
         letter
@@ -162,11 +167,20 @@ def _option_text(text: str, options: Options) -> str | None:
 def _holds(text: str, option: str) -> bool:
     start = text.find(option)
     while start >= 0:
-        before, after = text[start - 1], text[start + len(option)]
-        if option[0].isascii() is False or not (before.isalnum() or after.isalnum()):
+        end = start + len(option)
+        before, after = text[start - 1], text[end]
+        part = (option[0].isdigit() and _NUMBER_BEFORE.search(text, max(0, start - 2), start)) or (
+            option[-1].isdigit() and _NUMBER_AFTER.match(text, end)
+        )
+        if not part and (option[0].isascii() is False or not (before.isalnum() or after.isalnum())):
             return True
         start = text.find(option, start + 1)
     return False
+
+
+# An option that is a number is not named by a longer one that holds it: 3 in 3.5, 10 in 00:10.
+_NUMBER_BEFORE = re.compile(r"\d[.,:/]\Z|[-−]\Z")
+_NUMBER_AFTER = re.compile(r"[.,:/]\d|%")
 
 
 def _trailing(text: str, options: Options) -> str | None:

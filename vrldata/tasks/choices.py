@@ -110,7 +110,8 @@ def _resolve_key(key: Any, options: tuple[str, ...]) -> frozenset[str]:
 @lru_cache(maxsize=8192)
 def _key_letters(key: str, texts: tuple[str, ...]) -> frozenset[str]:
     options, text = read_options(texts), clean(unwrap_answer_tag(key))
-    bare = BARE_LETTER.fullmatch(text)
+    # a list of one letter that was written out as text: ['B']
+    bare = BARE_LETTER.fullmatch(text.strip("[]'\" ")) or BARE_LETTER.fullmatch(text)
     if bare and options.accepts(bare.group(1).upper()):
         return frozenset(bare.group(1).upper())
     if named := options.named_by(text):

@@ -6,6 +6,7 @@ Parsing and drawing happen in a killable process; running code only in `sandbox`
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -106,19 +107,36 @@ def _unit_tests(value: Any) -> tuple[str, ...]:
     return tuple(tests)
 
 
-def _unfenced(content: str, *, in_prose: bool = False) -> tuple[str, bool]:
-    """The inside of the only code fence, around the whole content or inside its prose; else the content."""
+def _unfenced(content: str, *, prose_of: str = "") -> tuple[str, bool]:
+    """The inside of the only code fence around the whole content, else the content.
+
+    Args:
+        prose_of: problem type whose source may also stand inside prose, fenced or as markup.
+    """
     text = content.strip()
     whole = text.startswith("```") and text.endswith("```")
-    blocks = fenced_blocks(text) if whole or in_prose else []
+    blocks = fenced_blocks(text) if whole or prose_of else []
     if len(blocks) > 1 and not whole:
         raise UnreadableAnswerError(f"{len(blocks)} fenced blocks", ambiguous=True)
-    return (blocks[0], True) if len(blocks) == 1 else (text, False)
+    if len(blocks) == 1:
+        return blocks[0], True
+    markup = _MARKUP[prose_of].search(text) if prose_of in _MARKUP else None
+    end = text.rfind(">") + 1
+    if markup and markup.start() < end and (markup.start() > 0 or end < len(text)):
+        return text[markup.start() : end], True
+    return text, False
+
+
+_MARKUP = {
+    "svg_code": re.compile(r"<(?:\?xml|svg\b)"),
+    "html_code": re.compile(r"<(?:!doctype|html|[a-z][a-z0-9]{0,15}[\s>])", re.IGNORECASE),
+}
+"""Where the source begins in prose."""
 
 
 def read_answer(content: str, record: Record, gold: CodeKey) -> Reading:
     """The answer's source, which must parse; a tolerant reading finds the one fenced block in prose."""
-    text, fenced = _unfenced(content, in_prose=record.tolerant)
+    text, fenced = _unfenced(content, prose_of=record.problem_type if record.tolerant else "")
     source = Source(text=text, features=_features(text, _LANGUAGES[record.problem_type]))
     return Reading(value=source, shown=text, form=0.5 if fenced else 1.0)
 

@@ -102,6 +102,7 @@ class _Html(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag not in _ENDED_BY_OTHERS and self._document.depth:
             self._document.end(tag)
+        self._document.text(" ")
 
     def handle_data(self, data: str) -> None:
         self._document.text(data)
@@ -120,6 +121,7 @@ class _Elements:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
+        self.texts.append(" ")
         if self.depth > MAX_DEPTH:
             raise _RefusedError(f"nested deeper than {MAX_DEPTH}")
         tag = name.rpartition(":")[2].lower()
@@ -137,6 +139,7 @@ class _Elements:
 
     def end(self, name: str) -> None:
         self.depth -= 1
+        self.texts.append(" ")
 
     def text(self, data: str) -> None:
         self.texts.append(data)

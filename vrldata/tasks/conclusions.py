@@ -12,7 +12,7 @@ from functools import lru_cache
 _IS = r"(?: is| was| are| would be| should be| must be| will be| seems to be|[:：=]| ?->| ?→)"
 _DRESS = r"[\s*_`\"'“”]{0,6}"
 _ANSWER_IS: tuple[tuple[str, str], ...] = (
-    ("answer|response|result", rf"\b(?:final )?(?:answer|response|result){_DRESS}{_IS}"),
+    ("answer|response|result", rf"\b(?:final )?(?:answer|response|result)s?{_DRESS}{_IS}"),
     ("final answer", r"\bfinal answer[*_\s]{0,4}[:：\n]"),
     ("答案", r"(?:正确)?答案(?:应该是|应当是|应为|应是|是|为|选)?\s?[:：]?"),
     ("答え|解答|正解", r"(?:答え|解答|正解)\s?(?:は|[:：])"),

@@ -25,6 +25,7 @@ CHILD_MODULE = "vrldata.tasks.symbolic"
 MAX_ANSWER_CHARS = 512
 
 _SPACING = re.compile(r"\\[,;:!]|\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])|\\ |[\s$]")
+_DEGREES = re.compile(r"\^\{?\\circ\}?|\\degree(?![A-Za-z])")
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s'’-]+[^\W\d_]+)*", re.UNICODE)
 _SHORT_WORDS = frozenset({"yes", "no", "odd", "all", "any", "two", "one", "six", "ten"})
@@ -175,7 +176,8 @@ def _worker() -> Any:
 
 
 def _normal(text: str) -> str:
-    return _SPACING.sub("", text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac"))
+    plain = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    return _DEGREES.sub("°", _SPACING.sub("", plain))
 
 
 def _plain_words(text: str) -> str | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from vrldata.tasks.reading import Measured, Reading, Record, UnreadableAnswerError, UnreadableGoldError
+from vrldata.tasks.reading import (
+    Measured,
+    Reading,
+    Record,
+    UnreadableAnswerError,
+    UnreadableGoldError,
+    sole,
+)
 from vrldata.tasks.text import clean, collapse, strip_punctuation, unwrap_answer_tag
 
 TIE = "tie"
@@ -31,6 +38,17 @@ _EQUAL = re.compile(
     r"(?:are|is) (?:about )?(?:equal|the same|equivalent|comparable)|neither is better|"
     r"no (?:clear )?preference)\b"
 )
+_SIDE = rf"(?:{_KIND}[ _]?)?\b([12ab])\b"
+_SIGN = re.compile(rf"{_SIDE}\s?(>{{1,3}}|<{{1,3}}|=)\s?{_SIDE}")
+_CHINESE_LABELS = {"一": "1", "二": "2", "1": "1", "2": "2", "a": "1", "b": "2"}
+_CHINESE_NAMED = r"(?:(?:回答|答案|回复|选项) ?([12ab一二])|第([一二])[个种]?(?:回答|答案|回复)?)"
+_CHINESE_MENTION = re.compile(_CHINESE_NAMED)
+_CHINESE_COMPARED = re.compile(
+    rf"{_CHINESE_NAMED} ?(?:优于|好于|胜过|(?P<worse>不如|差于)|比) ?{_CHINESE_NAMED}"
+    r"(?P<degree>[^。，]{0,6})"
+)
+_CHINESE_EQUAL = re.compile("一样好|同样好|一样差|不分上下|平局|平手|难分高下")
+_CHINESE_WORSE = re.compile("更差|较差|最差|更糟")
 _WORSE = frozenset({"worse", "worst", "inferior", "weaker"})
 
 
@@ -50,26 +68,53 @@ def verdict(text: str) -> str:
     exact = _EXACT.fullmatch(bare)
     if exact:
         return _LABELS[exact.group(1)]
+    if not plain.isascii() and (chinese := _chinese_verdicts(plain)):
+        return _only(chinese, text)
+    if sign := _SIGN.fullmatch(bare):
+        if sign.group(1) == sign.group(3) or sign.group(2) == "=":
+            return TIE
+        return _LABELS[sign.group(1 if sign.group(2).startswith(">") else 3)]
     verdicts = {_winner(match) for match in _VERDICT.finditer(plain)}
     verdicts |= {_LABELS[match.group(1) or match.group(2)] for match in _CHOICE.finditer(plain)}
     if _EQUAL.search(plain):
         verdicts.add(TIE)
     if not verdicts:
         verdicts = {_LABELS[match.group(1) or match.group(2)] for match in _MENTION.finditer(plain)}
+    return _only(verdicts, text)
+
+
+def _only(verdicts: set[str], text: str) -> str:
     if len(verdicts) != 1:
         reason = "several verdicts or responses" if verdicts else "no response"
         raise UnreadableAnswerError(f"{reason} in {text[:80]!r}", ambiguous=bool(verdicts))
-    return verdicts.pop()
+    return next(iter(verdicts))
+
+
+def _chinese_verdicts(plain: str) -> set[str]:
+    """The verdicts of a Chinese text; empty where it names no response and no tie."""
+    if _CHINESE_EQUAL.search(plain):
+        return {TIE}
+    if compared := _CHINESE_COMPARED.search(plain):
+        named = [group for group in compared.groups()[:2] if group]
+        first = _CHINESE_LABELS[named[0]]
+        worse = compared["worse"] or re.search("差|糟", compared["degree"])
+        return {_other(first) if worse else first}
+    labels = {_CHINESE_LABELS[match.group(1) or match.group(2)] for match in _CHINESE_MENTION.finditer(plain)}
+    return {_other(label) for label in labels} if _CHINESE_WORSE.search(plain) else labels
+
+
+def _other(label: str) -> str:
+    return "2" if label == "1" else "1"
 
 
 def _winner(match: re.Match[str]) -> str:
     named = _LABELS[match.group(1) or match.group(2)]
-    return named if match.group(3) not in _WORSE else ("2" if named == "1" else "1")
+    return named if match.group(3) not in _WORSE else _other(named)
 
 
 def read_gold(record: Record) -> str:
     """The key's verdict."""
-    key = record.ground_truth
+    key = sole(record.ground_truth)
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise UnreadableGoldError(f"key {key!r} is neither response 1, response 2 nor a tie")
     try:

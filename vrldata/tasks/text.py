@@ -112,10 +112,24 @@ def strip_punctuation(text: str) -> str:
 def comparable(text: str) -> str:
     """`text` for equality: NFKC, case-folded, blanks collapsed, no markup or punctuation at the edges.
 
-    A text of punctuation alone stays as it is, so that two of them can still differ.
+    The sign, the decimal point and the percent or degree sign of a number stay. A text of punctuation alone
+    stays as it is, so that two of them can still differ.
+
+    >>> comparable("-5 %.")
+    '-5%'
     """
-    folded = collapse(clean(text).casefold())
-    return strip_punctuation(folded) or folded
+    folded = collapse(clean(text).casefold()).replace("−", "-")
+    bare = strip_punctuation(folded)
+    if not bare or not (bare[0].isdigit() or bare[-1].isdigit()):
+        return bare or folded
+    folded = folded.replace(" %", "%").replace(" °", "°")
+    start = folded.find(bare)
+    before = _NUMBER_SIGN.search(folded[:start]) if bare[0].isdigit() else None
+    after = folded[start + len(bare) :][:1] if bare[-1].isdigit() else ""
+    return (before.group() if before else "") + bare + (after if after in ("%", "°") else "")
+
+
+_NUMBER_SIGN = re.compile(r"-?\.?\Z")
 
 
 def tokens(text: str) -> list[str]:

@@ -1,0 +1,67 @@
+"""Multiple choice in the words of foreign models: the tolerant reading, and options that look alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vrldata.tasks import score
+
+OPTIONS = ["A. red bucket", "B. green ladder", "C. blue kite", "D. grey boat"]
+
+
+def tolerant(response: str, key: Any = "B", options: list[str] = OPTIONS) -> tuple[str, str]:
+    result = score("mcq", response, key, options=options, protocol="eval")
+    return result.status, result.extracted
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "The answer is \\(B\\).",
+        "**Correct answer: B**",
+        "### Final Answer\nB",
+        '```json\n{"answer": "B"}\n```',
+        "First I thought the answer is C, but the correct answer is B.",
+        "Looking at the options:\nA. red bucket - no\nB. green ladder - yes\n\nThe answer is B.",
+        "正确答案是：Ｂ",
+        "答えはBです",
+        "정답은 B입니다",
+        "الإجابة هي B",
+    ],
+)
+def test_letter_is_found(response: str) -> None:
+    assert tolerant(response) == ("scored", "B")
+
+
+@pytest.mark.parametrize(
+    "response", ["Both A and C", "Either A or C", "The correct answers are A and C.", "It shows A, C"]
+)
+def test_joined_letters_are_ambiguous(response: str) -> None:
+    assert tolerant(response) == ("ambiguous", "")
+
+
+@pytest.mark.parametrize("response", ["2", "2.", "The answer is 2.", "There are 2 of them."])
+def test_option_of_one_digit_is_named_by_its_text(response: str) -> None:
+    assert tolerant(response, options=["A. 1", "B. 2", "C. 3"]) == ("scored", "B")
+
+
+@pytest.mark.parametrize("response", ["It takes 2.5 s.", "At 0:12 it stops.", "-2", "It is 12."])
+def test_option_that_is_a_number_is_not_named_by_a_part_of_another(response: str) -> None:
+    assert tolerant(response, options=["A. 1", "B. 2", "C. 3"])[0] == "unparsed"
+
+
+@pytest.mark.parametrize(
+    ("content", "right"), [("-1", True), ("1", False), ("A. -1", False), ("B. -1", True)]
+)
+def test_sign_of_an_option_counts(content: str, right: bool) -> None:
+    result = score("mcq", f"<answer>{content}</answer>", "B", options=["A. 1", "B. -1", "C. 1%"])
+    assert result.accuracy == float(right)
+
+
+@pytest.mark.parametrize(
+    "key", [["B"], "['B']", '["B"]', "<answer>B</answer>", "green ladder", "(B) green ladder"]
+)
+def test_key_in_its_usual_forms(key: Any) -> None:
+    assert score("mcq", "<answer>B</answer>", key, options=OPTIONS).accuracy == 1.0
