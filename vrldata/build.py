@@ -10,26 +10,19 @@ import dataclasses
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from vrldata.build_decode import BuildOptions, decode_all, open_decoders
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
 from vrldata.build_samples import SampleRows, SampleTracker
-from vrldata.build_writer import BatchSize, BuildWriter
-from vrldata.codec_budget import Chooser, CodecChooser
+from vrldata.build_writer import BuildWriter
+from vrldata.codec_budget import CodecChooser
 from vrldata.commits import maintain_indexes
-from vrldata.decoding import available_cpus
-from vrldata.errors import ConfigError, DecodeError, StoreError, nearest
-from vrldata.frame_rows import EncodedClip, encode_clip
-from vrldata.log import progress
-from vrldata.media_file import source_fingerprint
+from vrldata.errors import ConfigError, StoreError, nearest
 from vrldata.sampling import SamplingSpec
-from vrldata.store import total_payload_bytes
 from vrldata.tables import with_trajectory_ids
 from vrldata.types import Trajectory
 
@@ -38,49 +31,13 @@ if TYPE_CHECKING:
     from vrldata.annotations import OfflineResponse
     from vrldata.build_plan import FailedClip
     from vrldata.dataset import Dataset
-    from vrldata.decode_jobs import DecodeResult
+    from vrldata.decode_pool import DecodePool
     from vrldata.types import Sample
 
 logger = logging.getLogger(__name__)
 
-MEMORY_LIMIT_BYTES = 8 << 30
-"""Physical memory of one decoder process beyond what its libraries take."""
-
 REJECTED_FILE = "rejected.jsonl"
 SHOWN_FAILURES = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """How a build works; what it builds is the dataset's, the rows' and the spec's business.
-
-    Attributes:
-        codec: `raw`, `zstd`, `ffv1`, `jpeg`, with a level such as `jpeg:90`, or `auto` with a budget.
-        budget_bytes: bytes that the payloads of the dataset may take; for `auto`.
-        workers: decoder processes; None for one a CPU. 0 decodes in this process: quick to start, but a file
-            that hangs or exhausts memory takes the build with it.
-        timeout_s: seconds for one file.
-        memory_limit_bytes: physical memory of one decoder; None for no limit.
-        bytes_in_flight: frames being decoded or waiting to be packed.
-        retry_failed: try again what failed before and has not changed.
-        ray_address: decode on this Ray cluster (`local` starts one here); None decodes in processes here.
-        batch: when results are committed.
-    """
-
-    codec: str = "raw"
-    budget_bytes: int | None = None
-    workers: int | None = None
-    timeout_s: float = 120.0
-    memory_limit_bytes: int | None = MEMORY_LIMIT_BYTES
-    bytes_in_flight: int = 2 << 30
-    retry_failed: bool = False
-    ray_address: str | None = None
-    batch: BatchSize = field(default_factory=BatchSize)
-
-    @property
-    def num_workers(self) -> int:
-        """Decoder processes, or threads beside them; at least one."""
-        return self.workers or available_cpus()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +87,6 @@ class BuildReport:
         return {**dataclasses.asdict(self), "failures": [list(pair) for pair in self.failures]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """What became of one medium: an encoded clip, or the reason why there is none."""
-
-    medium: Medium
-    clip: EncodedClip | None
-    reason: str = ""
-    warnings: tuple[str, ...] = ()
-
-
 def build_dataset(
     dataset: Dataset,
     rows: str | Path | Iterable[str | Path | Mapping[str, Any]],
@@ -178,7 +125,6 @@ def build_dataset(
     started = time.monotonic()
     spec = spec or SamplingSpec()
     settings = _options({"codec": spec.codec, **options})
-    chooser = CodecChooser(settings.codec, settings.budget_bytes)
     root = _existing_folder(video_root)
     sources = [rows] if isinstance(rows, str | Path) else list(rows)
     read = read_annotations(
@@ -190,31 +136,14 @@ def build_dataset(
     )
     for notice in read.warnings:
         logger.warning("%s", notice.message)
-    dataset.make_tables()
-    rejected_file = _write_rejections(dataset, read.rejected)
     samples = read.samples
     image_spec = spec.for_image(image_max_pixels)
     media = [media_of(sample, spec, image_spec, root) for sample in samples]
-    all_media = {medium.clip_id: medium for own in media for medium in own}
-    plan, failed_before = _plan(dataset, all_media.values(), root, settings)
-    writer = BuildWriter(
-        dataset,
-        SampleTracker(samples, media, plan.shared),
-        SampleRows(dataset),
-        failed_before=failed_before,
-        changed=plan.changed,
-        built_samples={sample.sample_id for sample in samples},
-        batch=settings.batch,
-    )
-    for clip_id, holder in plan.ready.items():
-        writer.add_ready(clip_id, holder)
-    for clip_id, reason in plan.failed.items():
-        writer.add_failure(all_media[clip_id], reason, known=clip_id in plan.known_failures)
-    try:
-        _decode_all(dataset, plan, writer, settings, chooser)
-    finally:
-        # also on an interrupt: what is decoded is worth a commit
-        writer.flush()
+    start = len(media) if _is_new(dataset) else 0
+    with open_decoders(settings, start=start, with_torch=spec.resize == "exact") as pool:
+        dataset.make_tables()
+        rejected_file = _write_rejections(dataset, read.rejected)
+        writer = _write_frames(dataset, samples, media, root, settings, pool)
     trajectories = add_offline(dataset, read.offline, samples)
     skipped = sum(rejection.reason == SKIPPED for rejection in read.rejected)
     for table in ("samples", "frames", "trajectories"):
@@ -235,6 +164,44 @@ def build_dataset(
         skipped=skipped,
         unknown_types=dict(read.unknown_types.most_common()),
     )
+
+
+def _write_frames(
+    dataset: Dataset,
+    samples: Sequence[Sample],
+    media: Sequence[Sequence[Medium]],
+    root: Path,
+    options: BuildOptions,
+    pool: DecodePool | None,
+) -> BuildWriter:
+    """Bring `frames`, `failures` and `samples` up to date; what was done is in the writer."""
+    chooser = CodecChooser(options.codec, options.budget_bytes)
+    all_media = {medium.clip_id: medium for own in media for medium in own}
+    plan, failed_before = _plan(dataset, all_media.values(), root, options)
+    writer = BuildWriter(
+        dataset,
+        SampleTracker(samples, media, plan.shared),
+        SampleRows(dataset),
+        failed_before=failed_before,
+        changed=plan.changed,
+        built_samples={sample.sample_id for sample in samples},
+        batch=options.batch,
+    )
+    for clip_id, holder in plan.ready.items():
+        writer.add_ready(clip_id, holder)
+    for clip_id, reason in plan.failed.items():
+        writer.add_failure(all_media[clip_id], reason, known=clip_id in plan.known_failures)
+    try:
+        decode_all(dataset, plan, writer, options, chooser, pool)
+    finally:
+        # also on an interrupt: what is decoded is worth a commit
+        writer.flush()
+    return writer
+
+
+def _is_new(dataset: Dataset) -> bool:
+    """Whether this build makes the tables: then every file has to be decoded, whatever the plan will say."""
+    return dataset.is_local and not os.path.exists(dataset.table_path("frames"))
 
 
 def _options(given: dict[str, Any]) -> BuildOptions:
@@ -270,96 +237,6 @@ def _plan(
         threads=options.num_workers,
     )
     return plan, failures
-
-
-def _decode_all(
-    dataset: Dataset, plan: Plan, writer: BuildWriter, options: BuildOptions, chooser: CodecChooser
-) -> None:
-    """Decode, pack and hand to the writer everything that the plan lists."""
-    if not plan.decode:
-        return
-    chooser.expect(len(plan.decode), total_payload_bytes(dataset.open_table("frames")))
-    if options.ray_address is None and options.workers == 0:
-        results = _decode_in_this_process(plan, chooser)
-    elif options.ray_address is None:
-        results = _decode_here(plan, options, chooser)
-    else:
-        from vrldata.build_ray import decode_on_ray
-
-        results = decode_on_ray(plan.decode, options, chooser)
-    raw_bytes = failed = 0
-    with closing(results), progress("build", total=len(plan.decode), unit="clips") as bar:
-        for packed in results:
-            for warning in packed.warnings:
-                logger.info("%s: %s", packed.medium.video_path, warning)
-            if packed.clip is None:
-                failed += 1
-                logger.warning("%s: not decoded: %s", packed.medium.video_path, packed.reason)
-                writer.add_failure(packed.medium, packed.reason)
-            else:
-                raw_bytes += packed.clip.raw_bytes
-                writer.add_clip(packed.clip)
-            bar.advance(1, GB=f"{raw_bytes / 1e9:.2f}", failed=failed)
-
-
-def _decode_here(plan: Plan, options: BuildOptions, chooser: CodecChooser) -> Generator[Packed]:
-    """Decode in processes of this machine, pack in threads; results come about as they are done."""
-    from vrldata.decode_jobs import DecodeJob
-    from vrldata.decode_pool import decode_many
-
-    media = {medium.clip_id: medium for medium, _ in plan.decode}
-    jobs = (
-        DecodeJob(
-            path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind, source=source
-        )
-        for medium, source in plan.decode
-    )
-    results = cast(
-        "Generator[DecodeResult]",
-        decode_many(
-            jobs,
-            workers=options.num_workers,
-            timeout_s=options.timeout_s,
-            memory_limit_bytes=options.memory_limit_bytes,
-            bytes_in_flight=options.bytes_in_flight,
-        ),
-    )
-    waiting: deque[Future[Packed]] = deque()
-    with ThreadPoolExecutor(options.num_workers) as threads, closing(results):
-        for result in results:
-            medium = media[result.job.spec.clip_id(result.job.video_path)]
-            waiting.append(threads.submit(pack, medium, result, chooser))
-            while waiting and (len(waiting) > options.num_workers or waiting[0].done()):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _decode_in_this_process(plan: Plan, chooser: CodecChooser) -> Generator[Packed]:
-    """Decode one file after the other, without deadline and memory limit."""
-    from vrldata.decode_jobs import DecodeJob, DecodeResult
-    from vrldata.decoding import decode, decoder_version
-
-    for medium, source in plan.decode:
-        job = DecodeJob(path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind)
-        try:
-            source = source or source_fingerprint(medium.file)
-            clip = decode(medium.file, medium.spec, video_path=medium.video_path, kind=medium.kind)
-        except DecodeError as error:
-            yield Packed(medium=medium, clip=None, reason=str(error))
-            continue
-        result = DecodeResult(job=job, clip=clip, source=source, decoder=decoder_version(medium.kind))
-        yield pack(medium, result, chooser)
-
-
-def pack(medium: Medium, result: DecodeResult, chooser: Chooser) -> Packed:
-    """The clip of a decode as a row to be, in the codec that the budget allows."""
-    if result.clip is None or result.source is None:
-        return Packed(medium=medium, clip=None, reason=result.reason)
-    codec = chooser.choose(result.clip.frames)
-    clip = encode_clip(result.clip, codec, result.source, decoder=result.decoder)
-    chooser.spent(clip.num_bytes)
-    return Packed(medium=medium, clip=clip, warnings=result.clip.warnings)
 
 
 def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | None:

@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FIRST_BATCH_BYTES = 64 << 20
 SMALL_BATCH_BYTES = 256 << 20
 SMALL_BATCH_SECONDS = 20.0
 LONGEST_WAIT_SECONDS = 300.0
+
+GROWTH = 2
+"""A batch that is written while decoding goes on holds this part of what was written before, at least: the
+last one, for which everything waits, is then a small part of a small build, and commits stay few in a large
+one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,21 +42,37 @@ class BatchSize:
     """When pending clips are committed: at `num_bytes`, or from `clips` on once it was worth waiting for.
 
     Commits cost more the more there were (every manifest lists all fragments), and a kill loses what is
-    pending: small clips are therefore gathered for some seconds beyond `clips`.
+    pending: small clips are therefore gathered for some seconds beyond `clips`. One batch may be pending
+    while another is written.
     """
 
     clips: int = 32
-    num_bytes: int = 1 << 30
+    num_bytes: int = 1 << 29
 
     def reached(self, clips: int, num_bytes: int, seconds: float) -> bool:
-        """Whether to commit now."""
+        """Whether to commit now, even if that means to wait for the last commit."""
         if num_bytes >= self.num_bytes or seconds >= LONGEST_WAIT_SECONDS:
             return True
         return clips >= self.clips and (num_bytes >= SMALL_BATCH_BYTES or seconds >= SMALL_BATCH_SECONDS)
 
+    def worthwhile(self, num_bytes: int, written_bytes: int) -> bool:
+        """Whether to commit now if nothing else is being written."""
+        return num_bytes >= max(FIRST_BATCH_BYTES, written_bytes // GROWTH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What one commit writes."""
+
+    clips: list[EncodedClip]
+    failed: list[dict[str, Any]]
+    num_bytes: int
+
 
 class BuildWriter:
-    """Collects results of a build and commits them.
+    """Collects results of a build and commits them, in a thread beside the decoding.
+
+    An error of a commit is raised by the next call; what was pending then can still be committed by `flush`.
 
     Attributes:
         written_bytes: payload bytes committed.
@@ -78,6 +101,8 @@ class BuildWriter:
         self._healed: list[str] = []
         self._pending_bytes = 0
         self._last_commit = time.monotonic()
+        self._thread = ThreadPoolExecutor(1, "vrl-commit")
+        self._commit: Future[None] | None = None
         self.written_bytes = 0
         self.codecs: Counter[str] = Counter()
         self.num_reused = 0
@@ -94,6 +119,7 @@ class BuildWriter:
         """Record that a medium has no frames; `known` ones are in the table already."""
         self.failures.append((medium.video_path, reason))
         if known:
+            self._await_commit()
             self.num_failed += len(self._tracker.settle(medium.clip_id, None))
             return
         before = self._failed_before.get(medium.clip_id)
@@ -102,42 +128,65 @@ class BuildWriter:
 
     def add_ready(self, clip_id: str, holder: str) -> None:
         """Note that the frames of a medium are committed already, in row `holder`."""
+        self._await_commit()
+        self._add_ready(clip_id, holder)
+
+    def _add_ready(self, clip_id: str, holder: str) -> None:
         settled = self._tracker.settle(clip_id, holder)
         self.num_reused += len(settled)
         self._healed += [one for one in settled if one in self._failed_before]
 
     def flush(self) -> None:
-        """Commit everything pending.
+        """Commit everything pending, and wait for it.
 
         Raises:
             StoreError: the dataset cannot be written.
         """
-        clips, failed = list(self._clips.values()), self._failed
-        self._clips, self._failed = {}, []
-        for clip in clips:
+        self._start_commit()
+        self._await_commit()
+
+    def _commit_when_full(self) -> None:
+        pending = len(self._clips) + len(self._failed)
+        busy = self._commit is not None and not self._commit.done()
+        if self._batch.reached(pending, self._pending_bytes, time.monotonic() - self._last_commit):
+            self._start_commit()
+        elif not busy and self._batch.worthwhile(self._pending_bytes, self.written_bytes):
+            self._start_commit(with_samples=False)
+
+    def _start_commit(self, *, with_samples: bool = True) -> None:
+        """Hand everything pending to the thread, once it is free."""
+        self._await_commit()
+        batch = _Batch(clips=list(self._clips.values()), failed=self._failed, num_bytes=self._pending_bytes)
+        self._clips, self._failed, self._pending_bytes = {}, [], 0
+        self._last_commit = time.monotonic()
+        self._commit = self._thread.submit(self._write, batch, with_samples)
+
+    def _await_commit(self) -> None:
+        """Wait for the commit under way, and raise what went wrong in it."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.result()
+
+    def _write(self, batch: _Batch, with_samples: bool) -> None:
+        """Commit a batch, and the samples that are complete now: those of an early batch wait for another."""
+        for clip in batch.clips:
             if clip.clip_id in self._changed:
                 self._keep_for_others(clip)
-        put_clips(self._dataset, clips)
-        self.written_bytes += self._pending_bytes
-        self._pending_bytes = 0
-        if failed:
-            merge_rows(self._dataset, "failures", failed, update=True)
-        for clip in clips:
+        put_clips(self._dataset, batch.clips)
+        self.written_bytes += batch.num_bytes
+        if batch.failed:
+            merge_rows(self._dataset, "failures", batch.failed, update=True)
+        for clip in batch.clips:
             self.codecs[str(clip.columns["codec"])] += 1
-            self.add_ready(clip.clip_id, clip.clip_id)
+            self._add_ready(clip.clip_id, clip.clip_id)
             self.num_reused -= 1
         if self._healed:
             delete_rows(self._dataset, "failures", self._healed)
             self._healed = []
-        for row in failed:
+        for row in batch.failed:
             self.num_failed += len(self._tracker.settle(row["clip_id"], None))
-        self._sample_rows.write(self._tracker.take_complete())
-        self._last_commit = time.monotonic()
-
-    def _commit_when_full(self) -> None:
-        waited = time.monotonic() - self._last_commit
-        if self._batch.reached(len(self._clips) + len(self._failed), self._pending_bytes, waited):
-            self.flush()
+        if with_samples:
+            self._sample_rows.write(self._tracker.take_complete())
 
     def _keep_for_others(self, clip: EncodedClip) -> None:
         """Before a row is replaced: samples that use it for another path keep its frames under that path."""

@@ -37,79 +37,76 @@ _WATCH_INTERVAL_S = 0.1
 _MAX_FAILED_STARTS = 3
 
 
-def decode_many(
-    jobs: Iterable[DecodeJob],
-    *,
-    workers: int,
-    timeout_s: float = 120.0,
-    memory_limit_bytes: int | None = None,
-    bytes_in_flight: int = 2 << 30,
-    threads: int | None = None,
-) -> Iterator[DecodeResult]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeLimits:
+    """What decoding may take.
+
+    Attributes:
+        workers: processes at most; never more than there are jobs.
+        timeout_s: seconds for one file.
+        memory_limit_bytes: physical memory of one worker beyond what its libraries take; None for no limit.
+        bytes_in_flight: frames that are being decoded or wait to be handed out; a single clip may exceed it.
+        threads: decoder threads of one worker; by default the CPUs are shared out.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    workers: int
+    timeout_s: float = 120.0
+    memory_limit_bytes: int | None = None
+    bytes_in_flight: int = 2 << 30
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "timeout_s", "bytes_in_flight"):
+            value = getattr(self, name)
+            if not value > 0 or math.isnan(value):
+                raise ConfigError(f"{name}={value!r}: expected more than 0")
+
+    @property
+    def decoder_threads(self) -> int:
+        """Of one worker."""
+        return self.threads or min(MAX_THREADS, max(1, available_cpus() // self.workers))
+
+
+def decode_many(jobs: Iterable[DecodeJob], **limits: Any) -> Iterator[DecodeResult]:
     """Decode `jobs` in worker processes; results come as they are done, one for every job.
 
     A file that takes longer than `timeout_s`, needs more than `memory_limit_bytes`, or kills its process
     gives a result with the reason; its worker is replaced and the others go on. Waiting for room is not
     counted as time.
 
-    Args: jobs: taken from as results are handed out, a few ahead. workers: processes at most; never more
-    than there are jobs. timeout_s: seconds for one file. memory_limit_bytes: physical memory of one worker
-    beyond what its libraries take; None for no limit. bytes_in_flight: frames that are being decoded or
-    wait to be handed out; a single clip may exceed it. threads: decoder threads of one worker; by default
-    the CPUs are shared out.
+    Args:
+        jobs: taken from as results are handed out, a few ahead.
+        limits: fields of `DecodeLimits`.
 
     Raises:
         ConfigError: a value is out of range.
         MissingExtraError: PyAV is not installed.
         DecodeError: no worker can be started.
     """
-    for name, value in (("workers", workers), ("timeout_s", timeout_s), ("bytes_in_flight", bytes_in_flight)):
-        if not value > 0 or math.isnan(value):
-            raise ConfigError(f"{name}={value!r}: expected more than 0")
+    return _closing_results(open_pool(DecodeLimits(**limits)), iter(jobs))
+
+
+def open_pool(limits: DecodeLimits, *, start: int = 0, with_torch: bool = False) -> DecodePool:
+    """A pool whose `decode` takes jobs; to be closed by its `close`.
+
+    Args:
+        start: workers to start at once: they import their libraries while the caller finds out what to do.
+        with_torch: whether these import torch, for jobs that need it.
+
+    Raises:
+        MissingExtraError: PyAV is not installed.
+    """
     if importlib.util.find_spec("av") is None:
         raise missing_extra("PyAV", "build", "Decoding video")
-    if threads is None:
-        threads = min(MAX_THREADS, max(1, available_cpus() // workers))
-    limits = _Limits(
-        workers=workers,
-        threads=threads,
-        timeout_s=timeout_s,
-        memory_limit_bytes=memory_limit_bytes,
-        bytes_in_flight=bytes_in_flight,
-    )
-    return _results(limits, iter(jobs))
+    return DecodePool(limits, start=min(start, limits.workers), with_torch=with_torch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    workers: int
-    threads: int
-    timeout_s: float
-    memory_limit_bytes: int | None
-    bytes_in_flight: int
-
-
-def _results(limits: _Limits, jobs: Iterator[DecodeJob]) -> Iterator[DecodeResult]:
-    pool = _Pool(limits)
-    jobs_ahead = JOBS_AHEAD * limits.workers
-    try:
-        pool.start()
-        unfinished, exhausted = 0, False
-        while True:
-            while not exhausted and unfinished < jobs_ahead:
-                job = next(jobs, None)
-                if job is None:
-                    exhausted = True
-                else:
-                    pool.submit(job)
-                    unfinished += 1
-            if not unfinished:
-                return
-            result = pool.take()
-            unfinished -= 1
-            yield result
-    finally:
-        pool.close()
+def _closing_results(pool: DecodePool, jobs: Iterator[DecodeJob]) -> Iterator[DecodeResult]:
+    with contextlib.closing(pool):
+        yield from pool.decode(jobs)
 
 
 @dataclass(slots=True)
@@ -124,12 +121,12 @@ class _Task:
     asked_at: float = 0.0
 
 
-class _Pool(threading.Thread):
-    """The thread that starts, feeds, watches and kills the workers."""
+class DecodePool(threading.Thread):
+    """The thread that starts, feeds, watches and kills the workers; made by `open_pool`."""
 
-    def __init__(self, limits: _Limits) -> None:
+    def __init__(self, limits: DecodeLimits, *, start: int, with_torch: bool) -> None:
         super().__init__(name="vrl-decode-pool", daemon=True)
-        self._limits = limits
+        self._limits, self._early, self._with_torch = limits, start, with_torch
         self._jobs: deque[DecodeJob] = deque()
         self._results: queue.Queue[tuple[DecodeResult | DecodeError, int]] = queue.Queue()
         self._tasks: dict[DecodeProcess, _Task | None] = {}
@@ -143,14 +140,33 @@ class _Pool(threading.Thread):
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
 
+        if start:
+            self.start()
+
     # called by the consumer
 
-    def submit(self, job: DecodeJob) -> None:
-        """Queue a job."""
-        self._jobs.append(job)
-        self._wake()
+    def decode(self, jobs: Iterable[DecodeJob]) -> Iterator[DecodeResult]:
+        """See `decode_many`."""
+        if self.ident is None:
+            self.start()
+        waiting = iter(jobs)
+        unfinished, exhausted = 0, False
+        while True:
+            while not exhausted and unfinished < JOBS_AHEAD * self._limits.workers:
+                job = next(waiting, None)
+                if job is None:
+                    exhausted = True
+                else:
+                    self._jobs.append(job)
+                    self._wake()
+                    unfinished += 1
+            if not unfinished:
+                return
+            result = self._take()
+            unfinished -= 1
+            yield result
 
-    def take(self) -> DecodeResult:
+    def _take(self) -> DecodeResult:
         """The next result; its bytes are the caller's from here on."""
         result, size = self._results.get()
         if isinstance(result, DecodeError):
@@ -207,11 +223,12 @@ class _Pool(threading.Thread):
             else:
                 self._assign(process, self._jobs.popleft())
         starting = sum(not process.ready for process in self._tasks)
-        while starting < len(self._jobs) and len(self._tasks) < self._limits.workers:
+        wanted, self._early = max(len(self._jobs), self._early), 0
+        while starting < wanted and len(self._tasks) < self._limits.workers:
             process = DecodeProcess(
-                threads=self._limits.threads,
+                threads=self._limits.decoder_threads,
                 memory_limit_bytes=self._limits.memory_limit_bytes,
-                with_torch=any(job.needs_torch for job in self._jobs),
+                with_torch=any(job.needs_torch for job in self._jobs) if self._jobs else self._with_torch,
             )
             self._tasks[process] = None
             self._selector.register(process.channel.endpoint, selectors.EVENT_READ, process)

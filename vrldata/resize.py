@@ -85,8 +85,7 @@ def _resize_bands(picture: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
         rows = _weighted_rows(lines, group)
         values = rows if source_width == width else _weighted_columns(rows, _pixel_bands(source_width, width))
         np.rint(values, out=values)
-        np.maximum(values, 0, out=values)
-        np.minimum(values, 255, out=values)
+        np.clip(values, 0, 255, out=values)
         np.copyto(flat[begin:end], values, casting="unsafe")
 
 

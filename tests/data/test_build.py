@@ -16,6 +16,7 @@ import vrldata
 from tests.data.mounts import tmpfs
 from tests.data.synthetic_video import number_in, picture, write_video
 from vrldata.build import BuildReport
+from vrldata.build_writer import BatchSize
 from vrldata.tables import TABLES
 
 SPEC = vrldata.SamplingSpec(fps=2, max_frames=8)
@@ -376,7 +377,7 @@ def test_a_full_disk_keeps_what_was_committed(tmp_path: Path, videos: Path) -> N
     rows = [row(f"v{number}.mp4", number) for number in range(12)]
     with tmpfs(tmp_path / "disk", "48m") as disk:
         dataset = vrldata.create(disk / "clips")
-        batch = vrldata.build.BatchSize(clips=1, num_bytes=1)
+        batch = BatchSize(clips=1, num_bytes=1)
         with pytest.raises(vrldata.StoreError, match="disk is full"):
             build(dataset, rows, videos, spec=spec, batch=batch)
         stored = vrldata.open(disk / "clips")
@@ -388,6 +389,30 @@ def test_a_full_disk_keeps_what_was_committed(tmp_path: Path, videos: Path) -> N
         assert (dataset.frames.count(), dataset.samples.count()) == (12, 12)
         assert report.reused >= stored.frames.count() - report.decoded
         assert dataset.verify(deep=True, video_root=videos).ok
+
+
+def test_early_commits_grow_with_what_was_written() -> None:
+    batch = BatchSize()
+    first, megabyte = 64, 1 << 20
+    assert batch.worthwhile(first * megabyte, written_bytes=0)
+    assert not batch.worthwhile(first * megabyte, written_bytes=1000 * megabyte)
+    assert not batch.reached(clips=31, num_bytes=first * megabyte, seconds=1)
+    assert batch.reached(clips=1, num_bytes=512 * megabyte, seconds=1)
+
+
+def test_clips_are_committed_while_others_are_decoded(
+    dataset: vrldata.Dataset, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vrldata.build_writer.FIRST_BATCH_BYTES", 1)
+    rows = []
+    for number in range(6):
+        name = f"v{number}.mp4"
+        write_video(videos / name, 30 + number)
+        rows.append(row(name, number))
+    assert build(dataset, rows, videos, workers=2).decoded == 6
+    assert dataset.lance("frames").version > 2
+    assert (dataset.frames.count(), dataset.samples.count()) == (6, 6)
+    assert dataset.verify(deep=True, video_root=videos).ok
 
 
 def test_a_dataset_on_a_read_only_disk_is_read_and_not_built(tmp_path: Path, videos: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ pytest.importorskip("torch")
 from tests.conftest import PROJECT
 from tests.data.synthetic_video import number_in, write_video
 from vrldata.decode_jobs import DecodeJob
-from vrldata.decode_pool import decode_many
+from vrldata.decode_pool import DecodeLimits, decode_many, open_pool
 from vrldata.decoding import decode
 from vrldata.errors import ConfigError
 from vrldata.media_file import source_fingerprint
@@ -181,7 +182,7 @@ def test_workers_end_with_their_parent(tmp_path, endless):
     script = textwrap.dedent(
         f"""
         from vrldata.decode_jobs import DecodeJob
-        from vrldata.decode_pool import decode_many
+        from vrldata.decode_pool import DecodeLimits, decode_many, open_pool
         from vrldata.sampling import SamplingSpec
         job = DecodeJob(path={str(endless)!r}, video_path="a", spec=SamplingSpec())
         list(decode_many([job, job], workers=2))
@@ -242,3 +243,19 @@ def test_jobs_that_need_torch_get_it_under_the_same_memory_limit(video):
     for result in decode_many(jobs, workers=1, memory_limit_bytes=96 << 20):
         assert result.clip is not None, result.reason
         assert (result.clip.frames == decode(video, result.job.spec).frames).all()
+
+
+def test_workers_that_started_early_take_the_first_jobs(video):
+    with closing(open_pool(DecodeLimits(workers=2), start=1)) as pool:
+        wait_until(lambda: workers_of(os.getpid()))
+        (early,) = workers_of(os.getpid())
+        (result,) = pool.decode([job(video)])
+        assert result.clip is not None
+        assert workers_of(os.getpid()) == [early]
+    assert not workers_of(os.getpid())
+
+
+def test_a_pool_that_was_never_needed_leaves_no_process():
+    with closing(open_pool(DecodeLimits(workers=2), start=2)):
+        wait_until(lambda: len(workers_of(os.getpid())) == 2)
+    assert not workers_of(os.getpid())
