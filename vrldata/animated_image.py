@@ -15,8 +15,8 @@ from vrldata.frame_plan import metadata_of, plan_frames
 from vrldata.resize import resize
 from vrldata.sampling import SamplingSpec, resized_size
 from vrldata.still_image import as_rgb, open_image
+from vrldata.timeline import timeline_of
 from vrldata.types import VideoMetadata
-from vrldata.video_stream import timeline_of
 
 _MILLISECOND = Fraction(1, 1000)
 _UNTIMED_MS = 100

@@ -8,7 +8,6 @@ packets and pictures is the work of `video_stream` and `frame_reader`, storing c
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import os
 from pathlib import Path
@@ -24,8 +23,9 @@ from vrldata.frame_reader import Walk, read_all
 from vrldata.media_file import find_media_file, read_head
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.segment_reader import plan_segments, read_segments
+from vrldata.timeline import Timeline, joined, timeline_by_rate, timeline_of
 from vrldata.types import Clip, VideoMetadata
-from vrldata.video_stream import PacketTable, Timeline, open_video, packets_of, timeline_by_rate, timeline_of
+from vrldata.video_stream import PacketTable, open_video, packets_of
 
 PREPROCESS_VERSION = "vrl-1"
 """Changes when the same file and spec give other pixels: rows of another version are decoded again."""
@@ -161,7 +161,7 @@ def _decode_foretold(
     frame_pts = table.frame_pts()
     if not len(frame_pts):
         return None
-    plan = plan_frames(timeline_of(frame_pts, table.time_base, table.last_duration, table.rates), spec)
+    plan = plan_frames(_timeline(table, table.times_of(frame_pts)), spec)
     segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
     with FrameCollector(plan.slots(frame_pts), spec, allocate, threads=threads) as collector:
         if not read_segments(file, table, frame_pts, segments, threads, collector, opened):
@@ -202,17 +202,21 @@ def _decode_everything(
         return _finish(table, plan, collector, _damage_notes(walk, table, replaced))
 
 
+def _timeline(table: PacketTable, times: NDArray[np.int64]) -> Timeline:
+    """The timeline of frames that are shown one after the other, by the file's own times."""
+    ticks, leaps = joined(times, table.time_base, broadcast=table.broadcast)
+    return timeline_of(ticks, table.time_base, table.last_duration, table.rates, leaps=leaps)
+
+
 def _decoded_timeline(table: PacketTable, walk: Walk) -> tuple[Timeline, NDArray[np.int64]]:
     """The timeline of what was decoded, and for each of its frames the ordinal in the walk (-1 for a lost
     one)."""
-    times = [time for time in walk.pts if time is not None]
-    ascending = len(times) == len(walk.pts) and all(a < b for a, b in itertools.pairwise(times))
     sound = np.array(walk.sound, dtype=np.bool_)
     ordinals = np.where(sound, np.arange(len(walk.pts)), -1)
-    if not ascending:
+    decoded = _decoded_times(table, walk)
+    if decoded is None:
         return timeline_by_rate(len(walk.pts), table.coded_rate), ordinals
-    decoded = np.array(times, dtype=np.int64)
-    if walk.damaged and table.timed:
+    if walk.damaged and table.timed and (np.diff(decoded) > 0).all():
         foretold = table.frame_pts()
         # packets behind the last frame that came out are a cut end, those before it a hole that keeps its
         # place
@@ -221,8 +225,22 @@ def _decoded_timeline(table: PacketTable, walk: Walk) -> tuple[Timeline, NDArray
             found = np.searchsorted(decoded, foretold)
             there = (decoded[found] == foretold) & sound[found]
             ordinals = np.where(there, found, -1)
-            return timeline_of(foretold, table.time_base, table.last_duration, table.rates), ordinals
-    return timeline_of(decoded, table.time_base, table.last_duration, table.rates), ordinals
+            return _timeline(table, foretold), ordinals
+    return _timeline(table, decoded), ordinals
+
+
+def _decoded_times(table: PacketTable, walk: Walk) -> NDArray[np.int64] | None:
+    """int64 (N,), when the decoded frames are shown in ticks; None where the file does not say."""
+    known = [place for place, time in enumerate(walk.pts) if time is not None]
+    times = np.array([walk.pts[place] for place in known], dtype=np.int64)
+    if not walk.damaged and not table.display_times:
+        counted = table.times_of(np.zeros(len(walk.pts), dtype=np.int64))
+        if counted is table.dts:
+            return counted
+    if 2 * len(known) <= len(walk.pts):
+        return None
+    # between two that are known, frames follow at equal distances
+    return np.interp(np.arange(len(walk.pts)), known, times).round().astype(np.int64)
 
 
 def _stand_ins(ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -257,6 +275,8 @@ def _finish(table: PacketTable, plan: FramePlan, collector: FrameCollector, dama
     notes = [*damage, *plan.notes, *collector.notes]
     if table.claimed_frames and table.claimed_frames != len(timeline):
         notes.append(f"the header claims {table.claimed_frames} frames, {len(timeline)} are shown")
+    if timeline.leaps:
+        notes.append(f"the clock leaps {timeline.leaps} time(s); the parts are joined without a gap")
     if not timeline.constant:
         notes.append(f"variable frame rate: {float(timeline.rate):.3f} frames per second on average")
     metadata = metadata_of(plan, frames.shape[1:3], (geometry.height, geometry.width))

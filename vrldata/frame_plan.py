@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vrldata.errors import DecodeError
 from vrldata.sampling import SamplingSpec, num_sampled_frames, pad_indices, sample_indices, sampled_fps
+from vrldata.timeline import Timeline
 from vrldata.types import VideoMetadata
-from vrldata.video_stream import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

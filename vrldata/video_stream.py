@@ -1,7 +1,7 @@
-"""A video file as FFmpeg sees it: safe opening, the choice of stream, the table of its packets, rate and
-times.
+"""A video file as FFmpeg sees it: safe opening, the choice of stream, the table of its packets.
 
-Nothing here decodes pictures. Headers are hints: counts and times come from the packets themselves.
+Nothing here decodes pictures. Headers are hints: counts and times come from the packets themselves; what they
+say about rate and length is worked out in `timeline`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from vrldata.errors import DecodeError, missing_extra
 from vrldata.picture import MAX_PICTURE_PIXELS
+from vrldata.timeline import ASSUMED_RATE, is_steady
 
 # Containers that hold their pictures themselves. Playlists (hls, dash, concat), image sequences and devices
 # are left out: a text file must not make the decoder open other files or hosts.
@@ -40,12 +41,17 @@ _BROADCASTS = frozenset(
 # by their first picture FFmpeg may take these for single images
 _MOVING_PICTURES = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG": "apng"}
 
+# containers that number pictures in the order of decoding; FFmpeg guesses when they are shown
+_WITHOUT_DISPLAY_TIMES = frozenset({"avi", "mpegvideo"})
+
+_TRANSPORT_PACKETS = 5
+"""Packets of a transport stream by whose sync bytes it is known: too few for FFmpeg in a short file."""
+
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 _ATTACHED_PICTURE = 1 << 10
 _TIMED_THUMBNAILS = 1 << 11
 _STILL_IMAGE = 1 << 20
 _DEFAULT = 1
-_ASSUMED_RATE = Fraction(25)
 
 
 @contextmanager
@@ -62,11 +68,11 @@ def open_video(file: Path) -> Iterator[Any]:
     # the logging callback takes the GIL from decoder threads and can dead-lock beside other libraries
     av.logging.set_level(None)
     with file.open("rb") as stream:
-        start = stream.read(4)
+        start = stream.read(_TRANSPORT_PACKETS * 192)
     try:
         container = av.open(
             f"file:{os.fspath(file)}",
-            format=next((name for magic, name in _MOVING_PICTURES.items() if start.startswith(magic)), None),
+            format=_format_of(start),
             metadata_errors="replace",
             container_options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS},
         )
@@ -76,6 +82,15 @@ def open_video(file: Path) -> Iterator[Any]:
         yield container
     finally:
         container.close()
+
+
+def _format_of(start: bytes) -> str | None:
+    """The name of the container where FFmpeg may guess wrong; None where it may guess."""
+    for packet_bytes, sync in ((188, 0), (192, 4)):
+        signs = start[sync::packet_bytes]
+        if len(signs) >= _TRANSPORT_PACKETS - 1 and signs.strip(b"G") == b"":
+            return "mpegts"
+    return next((name for magic, name in _MOVING_PICTURES.items() if start.startswith(magic)), None)
 
 
 def reason_of(error: BaseException) -> str:
@@ -145,7 +160,8 @@ class PacketTable:
         stream_index: of the chosen stream.
         codec: name of the codec.
         complete: False when reading stopped at an error.
-        timed: every packet has a time of its own.
+        timed: every packet has a time of its own, on one clock from start to end.
+        display_times: the times are those of the container, not a guess from the order of decoding.
         broadcast: the container has no index and may begin in the middle of a transmission.
         indexed: the container has an index of every packet, by which it can be read again from the start as
             if it had just been opened.
@@ -165,6 +181,7 @@ class PacketTable:
     codec: str
     complete: bool
     timed: bool
+    display_times: bool
     broadcast: bool
     indexed: bool
 
@@ -180,6 +197,15 @@ class PacketTable:
             usable[:first_key] = False
             usable &= self.pts >= self.pts[first_key]
         return np.sort(self.pts[usable])
+
+    def times_of(self, frame_pts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 (N,), ticks at which frames with these times in order are shown.
+
+        Where a container only counts pictures in the order of decoding, one is shown a constant delay after
+        the next one is read.
+        """
+        counted = len(frame_pts) == len(self.dts) and bool((np.diff(self.dts) > 0).all())
+        return self.dts if counted and not self.display_times else frame_pts
 
 
 def read_packets(file: Path) -> PacketTable:
@@ -236,12 +262,13 @@ def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
         "time_base": Fraction(stream.time_base or Fraction(1, 90000)),
         "rates": tuple(dict.fromkeys(Fraction(rate) for rate in rates if rate and rate > 0)),
         "coded_rate": next(
-            (Fraction(rate) for rate in reversed(rates) if rate and 0 < rate <= 1000), _ASSUMED_RATE
+            (Fraction(rate) for rate in reversed(rates) if rate and 0 < rate <= 1000), ASSUMED_RATE
         ),
         "claimed_frames": stream.frames or 0,
         "stream_index": stream.index,
         "codec": context.name,
         "broadcast": container.format.name in _BROADCASTS,
+        "display_times": container.format.name not in _WITHOUT_DISPLAY_TIMES,
         "indexed": container.format.name == _INDEXED and not has_palette,
     }
 
@@ -249,6 +276,7 @@ def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
 def _table(rows: Sequence[tuple[Any, ...]], complete: bool, facts: dict[str, Any]) -> PacketTable:
     pts, dts, sizes, keys, discard, durations = zip(*rows, strict=True)
     timed = all(time is not None for time in pts) and len(set(pts)) == len(pts)
+    known_dts = np.array([time for time in dts if time is not None], dtype=np.int64)
     times = np.array([time if time is not None else 0 for time in pts], dtype=np.int64)
     return PacketTable(
         pts=times,
@@ -258,105 +286,6 @@ def _table(rows: Sequence[tuple[Any, ...]], complete: bool, facts: dict[str, Any
         shown=~np.array(discard, dtype=np.bool_),
         last_duration=int(durations[int(np.argmax(times))]),
         complete=complete,
-        timed=timed,
+        timed=timed and is_steady(known_dts, facts["time_base"]),
         **facts,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """When each frame of a stream is shown.
-
-    Attributes:
-        ticks: int64 (N,), ascending, relative to the first frame.
-        time_base: seconds of one tick.
-        rate: frames per second: exact where the spacing is constant, else frames over duration.
-        duration: seconds from the first frame to the end of the last.
-        constant: the spacing is constant to within one tick.
-    """
-
-    ticks: NDArray[np.int64]
-    time_base: Fraction
-    rate: Fraction
-    duration: Fraction
-    constant: bool
-
-    def __len__(self) -> int:
-        return len(self.ticks)
-
-    def seconds(self) -> NDArray[np.float64]:
-        """float64 (N,)."""
-        return self.ticks * self.time_base.numerator / self.time_base.denominator
-
-    def window(self, start: float | None, end: float | None) -> tuple[int, int]:
-        """First and one past the last frame whose time t fulfils start <= t <= end, compared exactly.
-
-        A window between two frames gives the frame that is on screen then; one outside the video gives (n,
-        n).
-        """
-        first, stop = 0, len(self)
-        if start is not None:
-            first = int(np.searchsorted(self.ticks, -(-_decimal(start) // self.time_base), side="left"))
-        if end is not None:
-            stop = int(np.searchsorted(self.ticks, _decimal(end) // self.time_base, side="right"))
-        if stop <= first and first > 0 and (start is None or _decimal(start) < self.duration):
-            first = min(first, len(self)) - 1
-            stop = first + 1
-        return first, max(stop, first)
-
-
-def _decimal(seconds: float) -> Fraction:
-    """The decimal that a float prints: 0.3 is 3/10, as its author meant."""
-    return Fraction(repr(seconds))
-
-
-def timeline_of(
-    pts: NDArray[np.int64], time_base: Fraction, last_duration: int, rates: Sequence[Fraction]
-) -> Timeline:
-    """Timeline of frames at `pts` (ascending). A rate is believed only where every frame agrees with it."""
-    ticks = pts - pts[0]
-    rate = _constant_rate(ticks, time_base, rates)
-    if rate is not None:
-        return Timeline(
-            ticks=ticks, time_base=time_base, rate=rate, duration=len(ticks) / rate, constant=True
-        )
-    # muxers guess how long the last frame is shown: never less than what is usual just before it
-    usual = int(np.median(np.diff(ticks)[-3:]))
-    duration = (int(ticks[-1]) + max(last_duration, usual)) * time_base
-    return Timeline(
-        ticks=ticks, time_base=time_base, rate=len(ticks) / duration, duration=duration, constant=False
-    )
-
-
-def timeline_by_rate(num_frames: int, rate: Fraction) -> Timeline:
-    """Timeline of frames without usable times: one after the other at `rate`."""
-    return Timeline(
-        ticks=np.arange(num_frames, dtype=np.int64) * rate.denominator,
-        time_base=Fraction(1, rate.numerator),
-        rate=rate,
-        duration=num_frames / rate,
-        constant=True,
-    )
-
-
-_USUAL_RATES = tuple(Fraction(n, 1001) for n in (24000, 30000, 60000, 120000)) + tuple(
-    Fraction(n) for n in (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 48, 50, 60, 90, 100, 120, 144, 240)
-)
-
-
-def _constant_rate(
-    ticks: NDArray[np.int64], time_base: Fraction, rates: Sequence[Fraction]
-) -> Fraction | None:
-    if len(ticks) == 1:
-        return rates[0] if rates else _ASSUMED_RATE
-    number = np.arange(len(ticks), dtype=np.float64)
-    for rate in (*rates, *_USUAL_RATES):
-        step = 1 / (rate * time_base)
-        # one tick where the grid is fine: both ends of an interval are rounded to it
-        tolerance = 1.0 if step >= 4 else 0.5
-        if step >= 1 and np.abs(ticks - number * float(step)).max() <= tolerance + 1e-6:
-            return rate
-    steps = np.diff(ticks)
-    if (steps == steps[0]).all():
-        return 1 / (int(steps[0]) * time_base)
-    return None
