@@ -24,8 +24,10 @@ from vrldata.location import (
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from lance import LanceDataset
+    from numpy.typing import NDArray
 
     from vrldata.build import BuildReport
     from vrldata.sampling import SamplingSpec
@@ -228,16 +230,11 @@ class Dataset:
         clip_id = resolve_clip_id(self, video_path, spec or only_spec(self, video_path))
         return dataclasses.replace(self.frame_store().get(clip_id), video_path=video_path)
 
-    def clip_by_id(self, clip_id: str, *, indices: Sequence[int] | None = None) -> Clip:
-        """The clip of a row of `frames`; with `indices` only these frames of it, reading only their bytes.
-
-        Args:
-            indices: positions 0 to T - 1 in the stored clip, in any order, repeats allowed.
-
-        Raises:
-            MissingClip: no such row. StoreError: an index out of range, or a damaged payload.
-        """
-        return self.frame_store().get(clip_id, indices=indices)
+    def clip_by_id(
+        self, clip_id: str, *, indices: Sequence[int] | None = None, out: NDArray[np.uint8] | None = None
+    ) -> Clip:
+        """The clip of a row of `frames`; see `FrameStore.get` for `indices`, some frames only, and `out`."""
+        return self.frame_store().get(clip_id, indices=indices, out=out)
 
     def clips_of(self, sample: Sample) -> list[Clip]:
         """The clips of a sample: videos, then images, in the order of their columns.

@@ -109,7 +109,7 @@ def test_a_buffer_that_does_not_fit_is_an_error(dataset: vrldata.Dataset, out: n
     clip = textured(1)
     put_clips(dataset, [packed(clip)])
     with pytest.raises(vrldata.StoreError, match="contiguous uint8 array of"):
-        dataset.frame_store().get(clip.clip_id, out=out)
+        dataset.clip_by_id(clip.clip_id, out=out)
 
 
 def test_metadata_comes_back_and_follows_a_subset(dataset: vrldata.Dataset) -> None:
