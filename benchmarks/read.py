@@ -5,7 +5,7 @@
 
 - touched: random reads of one clip and one pass over all its pixels (their maximum), p50 of interleaved
   rounds: `torch.load` of a float32 `.pt` of the same clip (pt), the store's mapped view (store), and a plain
-  file of the same uint8 bytes read into a reused buffer (file), which is the limit.
+  file of the same uint8 bytes read into a reused buffer (file) or mapped (file_mapped), which is the limit.
 - copied: the same clip in memory of the reader's own, untouched: `torch.load` as it is, the store into a
   reused buffer, the plain file into one. Then every 8th frame only (store_subset, pt_subset).
   Once with the default allocator, once with one that keeps what it freed, for all of them alike. The page
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import mmap
 import os
 import random
 import shutil
@@ -43,6 +44,7 @@ TUNED_ALLOCATOR = {
 
 SIZES = {
     "large": {"num_frames": 256, "height": 384, "width": 672, "clips": 3, "rounds": 9},
+    "usual": {"num_frames": 16, "height": 384, "width": 672, "clips": 6, "rounds": 40},
     "small": {"num_frames": 16, "height": 256, "width": 448, "clips": 12, "rounds": 60},
 }
 
@@ -99,13 +101,19 @@ def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], Any
         file_copied(number)
         return buffer.max()
 
+    def file_mapped(number: int) -> Any:
+        with (folder / f"{number}.raw").open("rb", buffering=0) as stream:
+            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+            view = mmap.mmap(stream.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
+        return np.frombuffer(view, dtype=np.uint8).max()
+
     def store_subset(number: int) -> Any:
         return dataset.frame_store().get(ids[number], indices=every_eighth, out=buffer)
 
     def pt_subset(number: int) -> Any:
         return pt_copied(number)[::8].contiguous()
 
-    ways: list[Callable[[int], Any]] = [pt, store, file, pt_copied, store_copied, file_copied]
+    ways: list[Callable[[int], Any]] = [pt, store, file, file_mapped, pt_copied, store_copied, file_copied]
     return {way.__name__: way for way in (*ways, pt_subset, store_subset)}
 
 
@@ -141,6 +149,7 @@ def read_benchmark(folder: Path, names: list[str]) -> dict[str, Any]:
             found[name][allocator] = {
                 "ms": times,
                 "pt_over_store": times["pt"] / times["store"],
+                "pt_over_file_mapped": times["pt"] / times["file_mapped"],
                 "store_over_file": times["store"] / times["file"],
                 "pt_over_store_copied": times["pt_copied"] / times["store_copied"],
                 "store_over_file_copied": times["store_copied"] / times["file_copied"],

@@ -70,7 +70,7 @@ def ratios(parts: dict[str, Any]) -> list[Ratio]:
 
 
 def _read(found: dict[str, Any]) -> Iterator[Ratio]:
-    shown = {"large": "198 MB clip", "small": "5.5 MB clip"}
+    shown = {"large": "198 MB clip", "usual": "12 MB clip", "small": "5.5 MB clip"}
     goals = {"default": 10.0, "tuned": 5.0}
     for size, by_allocator in found["read"].items():
         for allocator, values in by_allocator.items():
