@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import machine, write_figures
 
 CODECS = ("raw", "zstd", "ffv1", "jpeg")
 
@@ -263,9 +263,7 @@ def main() -> int:
             )
         if arguments.only in (None, "codecs"):
             result["builds"] = measure_codecs(Path(folder), arguments.videos, arguments.workers)
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1))
+    write_figures(result, arguments.json)
     return 0
 
 

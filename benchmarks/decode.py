@@ -13,11 +13,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ from typing import Any
 import av
 import numpy as np
 import torch
-from machine import machine
+from machine import machine, write_figures
 
 from vrldata import coded_pictures, decoding
 from vrldata.decoding import available_cpus, decode
@@ -192,10 +190,7 @@ def main() -> None:
             results["dense"] = measure_dense(folder, options.threads, options.repeats)
         if options.only in (None, "sparse"):
             results["sparse"] = measure_sparse(folder, options.threads, options.repeats)
-    text = json.dumps(results, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n")
-    sys.stdout.write(text + "\n")
+    write_figures(results, options.json)
 
 
 if __name__ == "__main__":

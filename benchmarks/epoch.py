@@ -16,7 +16,6 @@ files come into the page cache), then epochs that count, the best of them taken.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import machine, write_figures
 from made_clips import made_clip, put_noise, quiet_ray
 
 SHAPE = (64, 384, 672, 3)
@@ -165,9 +164,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         found = measure(Path(folder), arguments.clips, arguments.workers, arguments.epochs)
     result = {"machine": machine(), "epoch": found}
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1))
+    write_figures(result, arguments.json)
     return 0
 
 

@@ -1,10 +1,12 @@
-"""Where and with what a benchmark ran."""
+"""Where and with what a benchmark ran, and where its figures go."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +35,11 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **versions,
     }
+
+
+def write_figures(figures: dict[str, Any], file: Path | None) -> None:
+    """Print the figures as JSON, and write them to `file` where one is given."""
+    text = json.dumps(figures, indent=1) + "\n"
+    sys.stdout.write(text)
+    if file is not None:
+        file.write_text(text)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import machine, write_figures
 from made_clips import put_noise, quiet_ray
 
 SHAPE = (64, 384, 672, 3)
@@ -152,9 +152,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         result = {"machine": machine(), "memory": measure(Path(folder), arguments.gigabytes)}
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1))
+    write_figures(result, arguments.json)
     return 0
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import machine, write_figures
 from made_clips import clip_id, put_noise
 
 TUNED_ALLOCATOR = {
@@ -232,9 +232,7 @@ def main() -> int:
             result["read"] = read_benchmark(Path(folder), names)
         if arguments.only in (None, "codecs"):
             result["codecs"] = codec_benchmark(Path(folder))
-    sys.stdout.write(json.dumps(result, indent=1) + "\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1))
+    write_figures(result, arguments.json)
     return 0
 
 
