@@ -60,6 +60,9 @@ class DataConfig(BaseConfig):
     """Order by pass rate in place of `shuffle`; `reader` plays no part then."""
     template: str | None = None
     """Prompt template file (.jinja) in place of those of the problem types."""
+    on_unknown_type: Literal["error", "open_ended", "skip"] = "error"
+    """Questions of unknown problem type: `error` refuses the run, `open_ended` scores them as open questions,
+    `skip` leaves them out of training and validation, counted in the log."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
     """Longest prompt, visual tokens included; longer samples are left out and counted. Null for no limit."""
     reader: Literal["ray", "local"] = "ray"

@@ -215,11 +215,11 @@ class AlgorithmConfig(BaseConfig):
     preset: str | None = None
     """Named algorithm of `vrltrain.algorithms.presets` to start from; other keys override it."""
     adv_estimator: str = "grpo"
-    """Advantage estimator, or `module:function` of your own."""
+    """Advantage estimator, or `module:function` or `file.py:function` of your own."""
     advantage: AdvantageConfig = AdvantageConfig()
     """Options of the estimator."""
     loss_type: str = "ppo"
-    """Policy loss, or `module:function` of your own."""
+    """Policy loss, or `module:function` or `file.py:function` of your own."""
     loss_avg: Literal["token", "seq", "seq_sum", "seq_sum_norm"] = "token"
     """Average over tokens, rows, row sums, or row sums over the longest allowed response."""
     clip_ratio_low: float = Field(default=0.2, ge=0, le=1)
@@ -383,6 +383,7 @@ def _known(name: str, known: tuple[str, ...], what: str) -> str:
     if ":" not in name and name not in known:
         listed = ", ".join(known)
         raise ValueError(
-            f"unknown {what} {name!r}.{nearest(name, known)} Known: {listed}, or module:function"
+            f"unknown {what} {name!r}.{nearest(name, known)} Known: {listed}, or module:function, or "
+            "file.py:function"
         )
     return name

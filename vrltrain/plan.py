@@ -11,6 +11,7 @@ import yaml
 import vrldata
 from vrldata.errors import ConfigError
 from vrltrain.configs import RunConfig
+from vrltrain.data_checks import check_data, known_samples
 
 GIB = 2**30
 ADAM_BYTES = 16
@@ -27,7 +28,8 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
 
     dataset = vrldata.open(config.data.train)
     split = None if dataset.uri.split else "train"
-    samples = list(dataset.iter_samples(split=split))
+    check_data(config.data, config.algorithm.reward)
+    samples = known_samples(dataset.iter_samples(split=split), config.data.on_unknown_type)
     tokens = _visual_tokens(config, dataset, samples)
     rows = config.prompts_per_step * config.rollout.n
     parameters = _num_parameters(config.model.path)

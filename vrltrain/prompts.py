@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vrldata.errors import ConfigError, MissingClip, RolloutError, StoreError, TaskError, missing_extra
 from vrldata.tables import row_to_sample
 from vrldata.tasks import check_answer
+from vrldata.tasks.registry import resolved_sample
 from vrltrain.types import Failure
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class PromptStream:
                 + (f" in split {split!r}" if split else "")
                 + "; check `vrldata info`"
             )
+        self._on_unknown_type = config.on_unknown_type
         self._rows: Iterator[dict[str, Any]] | None = None
 
     def __len__(self) -> int:
-        """Samples of an epoch."""
+        """Samples of an epoch, those of a skipped type included."""
         return len(self._reader)
 
     def take(self, count: int) -> list[tuple[Sample, list[Any]]]:
@@ -70,9 +72,10 @@ class PromptStream:
         for _ in range(2):
             if self._rows is None:
                 self._rows = iter(self._reader)
-            row = next(self._rows, None)
-            if row is not None:
-                return row_to_sample(row), list(row["clips"])
+            for row in self._rows:
+                sample = resolved_sample(row_to_sample(row), self._on_unknown_type)
+                if sample is not None:
+                    return sample, list(row["clips"])
             self._rows = None
             if hasattr(self._reader, "next_epoch"):
                 self._reader.next_epoch()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
@@ -56,6 +56,15 @@ class RewardConfig(BaseConfig):
     """Leave responses that hit the length limit out of the loss; their reward still counts in the group."""
     repetition_ngram: int = Field(default=8, ge=1)
     """Length in tokens of the n-grams that the repetition penalty counts."""
+    function: str | None = None
+    """A function of your own in place of the built-in scorers: `file.py:function` or
+    `package.module.function`; its first parameter is `record` (one row) or `records` (the batch)."""
+    function_options: dict[str, Any] = Field(default_factory=dict)
+    """Its further keyword arguments."""
+    function_seconds: float = Field(default=10.0, gt=0)
+    """Limit for one record; a batch has it for each of its records."""
+    function_workers: int | None = Field(default=None, ge=1)
+    """Processes that call a function of one record; null takes one a CPU, at most 8."""
 
     @model_validator(mode="after")
     def _types_are_known(self) -> RewardConfig:
@@ -68,6 +77,24 @@ class RewardConfig(BaseConfig):
                     canonical_type(name)
                 except TaskError as error:
                     raise ValueError(f"weights_by_type: {error}") from error
+        return self
+
+    @model_validator(mode="after")
+    def _function_is_named(self) -> RewardConfig:
+        given = self.function_options or self.function_workers is not None or self.function_seconds != 10.0
+        if self.function is None and given:
+            raise ValueError(
+                "function_options, function_seconds and function_workers need function, such as "
+                "function: my_rewards.py:length_reward"
+            )
+        if self.function is not None:
+            from vrldata.errors import ConfigError
+            from vrldata.named_functions import split_name
+
+            try:
+                split_name(self.function, purpose="function")
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
         return self
 
     def weights_for(self, problem_type: str | None) -> RewardWeights:
@@ -112,8 +139,11 @@ def shape_reward(
     max_response_length: int,
     token_ids: Sequence[int] = (),
     problem_type: str | None = None,
+    given: float | None = None,
 ) -> Reward:
     """w_accuracy accuracy + w_format format + w_overlong overlong + w_repetition repetition.
+
+    A reward that is given takes the place of the first two.
 
     Args:
         score: of the response.
@@ -121,6 +151,7 @@ def shape_reward(
         max_response_length: the run's limit.
         token_ids: tokens of the response, for the repetition penalty.
         problem_type: chooses the weights where `weights_by_type` is set.
+        given: what a user's reward function returned.
     """
     weights = config.weights_for(problem_type)
     length = overlong_penalty(response_length, max_response_length, config.overlong_buffer)
@@ -129,12 +160,8 @@ def shape_reward(
     if score.accuracy is None:
         return Reward(overall=None, components=components)
     components["accuracy"] = score.accuracy
-    overall = (
-        weights.accuracy * score.accuracy
-        + weights.format * score.format
-        + weights.overlong * length
-        + weights.repetition * repetition
-    )
+    earned = weights.accuracy * score.accuracy + weights.format * score.format if given is None else given
+    overall = earned + weights.overlong * length + weights.repetition * repetition
     return Reward(overall=overall, components=components)
 
 

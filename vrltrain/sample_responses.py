@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import vrldata
 from vrldata.log import progress
 from vrltrain.configs import RolloutsConfig
+from vrltrain.data_checks import check_data, known_samples
 from vrltrain.group_records import group_trajectories
 from vrltrain.inputs import Prompt, load_encoder
 from vrltrain.prompts import load_prompt
@@ -52,6 +53,7 @@ class RolloutsResult:
 def sample_responses(config: RolloutsConfig) -> RolloutsResult:
     """Sample, score and store; a batch is stored before the next begins, and a second call goes on there."""
     started = time.perf_counter()
+    check_data(config.data, config.algorithm.reward, split=None)
     dataset = vrldata.open(config.data.train)
     encoder = load_encoder(config.model.path)
     store = open_trajectory_store(config.trajectories, dataset, None)
@@ -91,7 +93,7 @@ def _still_open(config: RolloutsConfig, dataset: Dataset, store: TrajectoryStore
     """(questions without n responses under this run_id, number of those that have them)."""
     from vrldata.commits import sql_text
 
-    samples = list(dataset.iter_samples(limit=config.limit))
+    samples = known_samples(dataset.iter_samples(limit=config.limit), config.data.on_unknown_type)
     done: Counter[str] = Counter()
     if store.dataset is not None:
         wanted = f"run_id = {sql_text(config.run_id)} AND source = 'rollout'"

@@ -29,6 +29,7 @@ from vrltrain.collect import Collector
 from vrltrain.configs import RunConfig
 from vrltrain.critic import load_critic
 from vrltrain.critic_update import CriticLearner
+from vrltrain.data_checks import check_data
 from vrltrain.distributed import Ranks, full_state_dict, load_full_state_dict, shard
 from vrltrain.group_records import group_from_json, group_to_json
 from vrltrain.inputs import EncodedPrompt, PromptEncoder, load_encoder
@@ -240,9 +241,11 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
     """Start a run, or take it up where its last checkpoint ends, and close the engine in the end.
 
     Raises:
-        ConfigError: the folder belongs to another config, or `resume` finds no checkpoint.
+        ConfigError: the folder belongs to another config, or `resume` finds no checkpoint; or the data or the
+            reward function cannot be used (`data_checks`).
     """
     torch.manual_seed(config.seed)
+    check_data(config.data, config.algorithm.reward)
     with shared_run_folder(config.run_dir, ranks) as folder:
         steps = checkpoint_steps(folder.path)
         if resume and not steps:

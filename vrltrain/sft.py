@@ -30,6 +30,7 @@ from vrltrain.checkpoint import (
     save_checkpoint,
 )
 from vrltrain.configs import SftConfig
+from vrltrain.data_checks import check_data, known_samples
 from vrltrain.distributed import Ranks, full_state_dict, process_group, shard
 from vrltrain.inputs import PromptEncoder, load_encoder
 from vrltrain.optimizer import (
@@ -79,6 +80,7 @@ def fine_tune(config: SftConfig, *, resume: bool = False, command: str = "vrltra
     Raises:
         ConfigError: nothing usable is selected, or the folder belongs to another config.
     """
+    check_data(config.data, split=None)
     with process_group() as ranks, shared_run_folder(config.run_dir, ranks) as folder:
         steps = checkpoint_steps(folder.path)
         if resume and not steps:
@@ -121,7 +123,8 @@ def usable_rows(
     config: SftConfig, dataset: Dataset, encoder: PromptEncoder, cache: PromptCache
 ) -> tuple[list[SftRow], Counter[str]]:
     """(trajectories to learn, how many were left out by reason)."""
-    samples = {sample.sample_id: sample for sample in dataset.iter_samples()}
+    known = known_samples(dataset.iter_samples(), config.data.on_unknown_type)
+    samples = {sample.sample_id: sample for sample in known}
     rows: list[SftRow] = []
     left_out: Counter[str] = Counter()
     bad: set[str] = set()

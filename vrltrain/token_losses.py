@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from vrldata.errors import ConfigError, nearest
+from vrldata.named_functions import load_function
 from vrltrain.masked import keep_masked, masked_mean
-from vrltrain.plugins import load_function
 
 MAX_LOG_RATIO = 20.0
 """Bound of every log-ratio before exp: e^20 is large and finite in float32."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vrltrain.configs import RunConfig
+from vrltrain.data_checks import known_samples
 from vrltrain.filters import success_threshold
 from vrltrain.inputs import Prompt, PromptEncoder
 from vrltrain.prompts import load_prompt
@@ -23,11 +24,13 @@ def validate(
     """(figures named `validation/…`, some examples).
 
     Questions that failed are counted in `validation/failed`, and in the share that is right they count as
-    wrong: a failure never raises a score.
+    wrong: a failure never raises a score. Those of a type that `data.on_unknown_type: skip` leaves out are no
+    part of the data: `validation/skipped` counts them.
     """
     options = config.validation
     split = None if dataset.uri.split else "val"
-    samples = list(dataset.iter_samples(split=split, limit=options.limit))
+    found = list(dataset.iter_samples(split=split, limit=options.limit))
+    samples = known_samples(found, config.data.on_unknown_type)
     prompts: list[Prompt] = []
     failed = 0
     for sample in samples:
@@ -63,6 +66,7 @@ def validate(
     figures |= group_accuracy(accuracies, uid=uids, thresholds=thresholds)
     named = {f"validation/{name}": value for name, value in figures.items()}
     named["validation/samples"] = float(len(samples))
+    named["validation/skipped"] = float(len(found) - len(samples))
     named["validation/failed"] = float(failed)
     # a question that failed counts as wrong here: leaving questions out must not raise the score
     right = sum(accuracy or 0.0 for accuracy in accuracies) / options.n

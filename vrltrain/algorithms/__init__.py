@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from vrldata.errors import ConfigError, nearest
+from vrldata.named_functions import load_function
 from vrltrain.algorithms.ema_grpo import EmaTaskStats, ema_grpo
 from vrltrain.algorithms.gae import gae
 from vrltrain.algorithms.gdpo import gdpo
@@ -22,7 +23,6 @@ from vrltrain.algorithms.grpo import dr_grpo, grpo, grpo_passk
 from vrltrain.algorithms.reinforce_plus_plus import reinforce_plus_plus, reinforce_plus_plus_baseline
 from vrltrain.algorithms.remax import remax
 from vrltrain.algorithms.rloo import opo, rloo
-from vrltrain.plugins import load_function
 
 __all__ = ["ADVANTAGE_ESTIMATORS", "AdvantageResult", "EmaTaskStats", "compute_advantages"]
 
