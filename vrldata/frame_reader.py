@@ -57,8 +57,9 @@ class Walk:
         self.sound.append(self._lost_from is None and not frame.is_corrupt)
 
     def finish(self) -> None:
-        """Where no key frame follows the loss, what the decoder concealed is the best there is."""
-        if self._lost_from is not None:
+        """Where no key frame follows the loss, most of the video must not stand still: then what the decoder
+        concealed is the best there is."""
+        if self._lost_from is not None and 2 * self._lost_from < len(self.pts):
             rest = len(self.pts) - self._lost_from
             self.sound[self._lost_from :] = [True] * rest
         if not any(self.sound):

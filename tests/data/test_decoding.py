@@ -382,6 +382,31 @@ def test_a_hole_is_noted_and_filled_with_neighbours(tmp_path):
     assert got[-1] == 239
 
 
+def _damage(file, packets, gop):
+    """120 pictures with these packets overwritten."""
+    write_video(file, 120, gop=gop)
+    sizes = read_packets(file).sizes
+    data = bytearray(file.read_bytes())
+    start = data.index(b"mdat") + 4 + int(sizes[: packets.start].sum())
+    stop = start + int(sizes[packets].sum())
+    data[start:stop] = np.random.default_rng(0).integers(0, 256, stop - start, dtype=np.uint8).tobytes()
+    file.write_bytes(data)
+    return decode(file, SamplingSpec(fps=15))
+
+
+def test_what_leans_on_a_loss_near_the_end_is_replaced(tmp_path):
+    clip = _damage(tmp_path / "late.mp4", slice(95, 100), gop=30)
+    assert numbers(clip) == clip.metadata.frame_indices.tolist()
+    assert clip.metadata.frame_indices[-1] < 100
+    assert any("replaced by their neighbours" in warning for warning in clip.warnings)
+
+
+def test_a_video_whose_only_key_frame_comes_before_the_loss_goes_on(tmp_path):
+    clip = _damage(tmp_path / "early.mp4", slice(10, 14), gop=120)
+    assert clip.metadata.frame_indices[-1] == 119
+    assert any("damaged packet(s) of 120" in warning for warning in clip.warnings)
+
+
 def test_the_decoder_names_its_libraries():
     assert decoder_version().startswith("PyAV ")
     assert "FFmpeg" in decoder_version()
