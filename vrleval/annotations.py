@@ -36,7 +36,7 @@ def load_benchmarks(config: RunConfig, spec: SamplingSpec) -> list[Loaded]:
     )
     loaded = []
     for benchmark in [find_benchmark(name) for name in config.benchmarks]:
-        questions, rejected, files = read_benchmark(benchmark, root)
+        questions, rejected, files = read_benchmark(benchmark, root, config.on_unknown_type)
         loaded.append(
             Loaded(
                 benchmark=benchmark,
@@ -67,7 +67,7 @@ def missing_annotations(benchmark: Benchmark, data_root: Path) -> str:
 
 
 def read_benchmark(
-    benchmark: Benchmark, data_root: Path
+    benchmark: Benchmark, data_root: Path, on_unknown_type: str = "error"
 ) -> tuple[tuple[Question, ...], tuple[Mapping[str, Any], ...], list[Path]]:
     """Questions of a benchmark, rows that are none, and the files that they come from.
 
@@ -89,7 +89,7 @@ def read_benchmark(
     rejected: list[Mapping[str, Any]] = []
     for index, row in enumerate(rows):
         place = {"benchmark": benchmark.name, "file": row.pop("_file"), "row": row.pop("_row")}
-        question, reason = question_of(row, index, benchmark, data_root)
+        question, reason = question_of(row, index, benchmark, data_root, on_unknown_type)
         if question is None:
             rejected.append({**place, "reason": reason})
         else:

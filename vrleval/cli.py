@@ -18,6 +18,24 @@ def _names(values: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for value in values or [] for name in value.split(",") if name.strip())
 
 
+def _values(pairs: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` texts as a mapping; a value that is JSON is read as that. Raises ConfigError."""
+    import json
+
+    from vrldata.errors import ConfigError
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"--metric-option {pair!r}: expected NAME=VALUE, such as tolerance=0.1")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
 @app.command("run")
 def run_command(
     model: Annotated[str, typer.Option(help="Folder or Hub name; the model's name on a server.")],
@@ -43,6 +61,17 @@ def run_command(
     think: Annotated[bool | None, typer.Option(help="Reasoning block of the chat template.")] = None,
     subtitles: Annotated[bool, typer.Option(help="Subtitles of the sampled frames in the prompt.")] = False,
     protocol: Annotated[str | None, typer.Option(help="Scoring rules; default: the benchmark's.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Your own function in their place: file.py:function, one record to 0..1."),
+    ] = None,
+    metric_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Argument of the metric; repeatable.")
+    ] = None,
+    metric_seconds: Annotated[float, typer.Option(help="Limit of the metric for one response.")] = 10.0,
+    on_unknown_type: Annotated[
+        str, typer.Option(help="Questions of unknown problem type: error, open_ended or skip.")
+    ] = "error",
     compat: Annotated[
         list[str] | None, typer.Option(help="Other rules, for comparisons: random, ovo, vsibench-official …")
     ] = None,
@@ -75,9 +104,10 @@ def run_command(
     options: dict[str, Any] = {
         name: value
         for name, value in locals().items()
-        if name not in ("as_json", "out") and value is not None
+        if name not in ("as_json", "out", "metric_option") and value is not None
     }
     options.update(benchmarks=_names(benchmarks), data=tuple(data or ()), compat=_names(compat))
+    options["metric_options"] = _values(metric_option or [])
     from vrldata.config import validate_config
     from vrleval.configs import RunConfig
     from vrleval.evaluate import default_folder, evaluate, exit_values

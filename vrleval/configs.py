@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from vrldata.config import BaseConfig
+from vrldata.named_functions import is_file_name, split_name
 from vrldata.sampling import SamplingSpec
 from vrleval.engines.types import Generation
 from vrleval.model import ModelFacts
@@ -57,6 +59,16 @@ class RunConfig(BaseConfig):
     """Put the subtitles of the sampled frames before the question, where a benchmark has them."""
     protocol: str | None = None
     """Scoring rules; None takes those of the benchmark."""
+    metric: str | None = None
+    """A function of your own in place of the scoring rules: `file.py:function` or `package.module.function`;
+    its first parameter is `record`, and what it returns lies between 0 and 1."""
+    metric_options: dict[str, Any] = Field(default_factory=dict)
+    """Its further keyword arguments."""
+    metric_seconds: float = Field(default=10.0, gt=0)
+    """Limit for one response."""
+    on_unknown_type: Literal["error", "open_ended", "skip"] = "error"
+    """Questions of unknown problem type: refused (rows of benchmarks are rejected), asked and scored as
+    open-ended ones, or left out of the data and counted."""
     compat: tuple[str, ...] = ()
     """Rules of other toolkits, for comparisons only: names of `compat.COMPAT`."""
     max_samples: int | None = Field(default=None, ge=1)
@@ -108,6 +120,12 @@ class RunConfig(BaseConfig):
             raise ValueError("--benchmarks needs --data-root, the folder with annotations and videos")
         if bool(self.judge_model) != bool(self.judge_url):
             raise ValueError("a judge needs both --judge-model and --judge-url")
+        if self.metric is None and self.metric_options:
+            raise ValueError("--metric-option needs --metric, such as --metric my_metrics.py:relaxed")
+        if self.metric is not None and (self.protocol or self.compat or self.judge_model):
+            raise ValueError(
+                "--metric takes the place of all scoring rules: leave out --protocol, --compat and the judge"
+            )
         return self
 
 
@@ -145,7 +163,7 @@ def generation(config: RunConfig, facts: ModelFacts) -> Generation:
 
 def deciding_values(config: RunConfig, facts: ModelFacts) -> dict[str, Any]:
     """What decides a response or its score; two runs that agree here may share their predictions."""
-    return {
+    values = {
         "model": facts.digest,
         "family": facts.family,
         "engine": config.engine,
@@ -158,6 +176,20 @@ def deciding_values(config: RunConfig, facts: ModelFacts) -> dict[str, Any]:
         "protocol": config.protocol,
         "compat": sorted(config.compat),
     }
+    # only where they are set: runs of before keep their digest
+    if config.metric is not None:
+        code = _digest_of_code(config.metric)
+        values["metric"] = {"function": config.metric, "code": code, "options": config.metric_options}
+    if config.on_unknown_type != "error":
+        values["on_unknown_type"] = config.on_unknown_type
+    return values
+
+
+def _digest_of_code(metric: str) -> str | None:
+    """Hex sha256 of the file of a metric: other code gives other scores. None for a module's function."""
+    place, _ = split_name(metric, purpose="--metric")
+    path = Path(place).expanduser()
+    return hashlib.sha256(path.read_bytes()).hexdigest() if is_file_name(place) and path.is_file() else None
 
 
 def config_digest(config: RunConfig, facts: ModelFacts) -> str:

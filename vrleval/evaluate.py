@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vrldata.errors import BenchmarkError, ConfigError, nearest
-from vrldata.tasks import PROTOCOLS
+from vrldata.tasks import PROTOCOLS, RewardFunction
 from vrleval.aggregate import summarise
 from vrleval.compat import check_compat
 from vrleval.configs import RunConfig, config_digest, generation, sampling_spec
@@ -22,9 +22,10 @@ from vrleval.journal import Journal, read_journal
 from vrleval.keys import draw
 from vrleval.loading import Loaded, load_dataset
 from vrleval.manifest import read_manifest, refuse_other_run, write_manifest
+from vrleval.metrics import load_metric, try_metric, with_metric
 from vrleval.model import ModelFacts, local_folder, read_model_facts, short_name
 from vrleval.presets import PRESETS
-from vrleval.results import RunResult, read_run, write_results
+from vrleval.results import RunResult, read_run, with_type_notes, write_results
 from vrleval.runner import Limits, Runner
 from vrleval.scoring import ScoringContext
 from vrleval.types import FAILED, BenchmarkResult, Prediction
@@ -59,10 +60,13 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
     folder = Path(config.out).expanduser()
     refuse_other_run(folder, config)
+    metric = load_metric(config)
     job = _load(config)
+    if metric is not None:
+        try_metric(metric, [question for item in job.loaded for question in item.questions])
     started = time.time()
     chosen = engine or make_engine(config.engine, _engine_settings(job))
-    contexts = {item.benchmark.name: _context(job, item) for item in job.loaded}
+    contexts = {item.benchmark.name: _context(job, item, metric) for item in job.loaded}
     with Journal(folder) as journal:
         write_manifest(folder, config, job.facts, job.digest, job.loaded)
         done = {
@@ -120,13 +124,15 @@ def collect(
     """Figures of every benchmark over exactly the questions of this run."""
     results = []
     used: list[Prediction] = []
+    manifest = read_manifest(folder)
     for item in loaded:
         own = [predictions[question.key] for question in item.questions if question.key in predictions]
         used += own
-        results.append(with_token_check(summarise(item.benchmark, own), config))
+        result = with_type_notes(summarise(item.benchmark, own), own, manifest)
+        results.append(with_token_check(result, config))
     return RunResult(
         folder=folder,
-        manifest=read_manifest(folder),
+        manifest=manifest,
         results=tuple(results),
         predictions=tuple(used),
         rejected=tuple(row for item in loaded for row in item.rejected),
@@ -157,7 +163,7 @@ def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkRes
 def _load(config: RunConfig) -> _Job:
     facts = read_model_facts(config.model, config.family)
     spec = sampling_spec(config, facts)
-    loaded = [load_dataset(uri) for uri in config.data]
+    loaded = [load_dataset(uri, config.on_unknown_type) for uri in config.data]
     if config.engine != "openai" and "/" not in config.model and local_folder(config.model) is None:
         raise ConfigError(
             f"--model {config.model}: no such folder; a model on the Hub is named as organisation/model"
@@ -170,6 +176,8 @@ def _load(config: RunConfig) -> _Job:
     for name in names:
         if names.count(name) > 1:
             raise BenchmarkError(f"two benchmarks are named {name!r}; evaluate them in runs of their own")
+    if config.metric is not None:
+        loaded = [dataclasses.replace(item, benchmark=with_metric(item.benchmark)) for item in loaded]
     drawn = tuple(
         dataclasses.replace(item, questions=tuple(draw(item.questions, config.max_samples, config.seed)))
         for item in loaded
@@ -182,7 +190,7 @@ def _load(config: RunConfig) -> _Job:
     )
 
 
-def _context(job: _Job, item: Loaded) -> ScoringContext:
+def _context(job: _Job, item: Loaded, metric: RewardFunction | None) -> ScoringContext:
     return ScoringContext(
         config=job.digest,
         family=job.facts.family,
@@ -190,6 +198,7 @@ def _context(job: _Job, item: Loaded) -> ScoringContext:
         box_frame=item.benchmark.box_frame,
         compat=job.config.compat,
         seed=job.config.seed,
+        metric=metric,
     )
 
 

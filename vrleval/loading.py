@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vrldata.errors import BenchmarkError
+from vrldata.errors import BenchmarkError, TaskError
+from vrldata.tasks.registry import resolved_sample, unknown_text
 from vrldata.uri import DatasetUri
 from vrleval.clips import ClipSource, DatasetClips
 from vrleval.keys import question_key
+from vrleval.rows import SKIPPED
 from vrleval.types import Benchmark, Question
 
 logger = logging.getLogger(__name__)
@@ -33,11 +35,15 @@ class Loaded:
     rejected: tuple[Mapping[str, Any], ...] = ()
 
 
-def load_dataset(uri: str) -> Loaded:
+def load_dataset(uri: str, on_unknown_type: str = "error") -> Loaded:
     """The samples of a dataset, as its URI selects them; the benchmark is named by the dataset.
 
+    Args:
+        on_unknown_type: of samples whose problem type is unknown.
+
     Raises:
-        UriError: no such dataset or release. BenchmarkError: the URI selects no sample.
+        UriError: no such dataset or release. BenchmarkError: the URI selects no sample, or a problem type is
+            unknown and the policy is `error`.
     """
     import vrldata
 
@@ -45,7 +51,18 @@ def load_dataset(uri: str) -> Loaded:
     parsed = DatasetUri.parse(uri)
     name = Path(parsed.location.rstrip("/")).name or "dataset"
     questions = []
-    for row, sample in enumerate(dataset.iter_samples()):
+    rejected: list[Mapping[str, Any]] = []
+    for row, given in enumerate(dataset.iter_samples()):
+        try:
+            sample = resolved_sample(given, on_unknown_type)
+        except TaskError as error:
+            raise BenchmarkError(
+                f"{uri}: sample {given.sample_id}: {error} Or choose --on-unknown-type open_ended or skip"
+            ) from error
+        if sample is None:
+            reason = f"{SKIPPED}: {unknown_text(given.problem_type)}"
+            rejected.append({"benchmark": name, "file": uri, "row": given.sample_id, "reason": reason})
+            continue
         groups = {
             "data_source": sample.data_source,
             "data_type": sample.data_type,
@@ -53,6 +70,11 @@ def load_dataset(uri: str) -> Loaded:
         }
         questions.append(
             Question(key=question_key(name, row, sample), benchmark=name, sample=sample, groups=groups)
+        )
+    if rejected and not questions:
+        raise BenchmarkError(
+            f"{uri}: --on-unknown-type skip leaves nothing: the types of all its {len(rejected)} samples are "
+            f"unknown, such as: {rejected[0]['reason']}"
         )
     if not questions:
         raise BenchmarkError(f"{uri}: selects no sample; check split and filter (`vrldata info` lists them)")
@@ -69,6 +91,7 @@ def load_dataset(uri: str) -> Loaded:
         questions=tuple(questions),
         clips=DatasetClips(dataset),
         provenance=_provenance(dataset, str(uri)),
+        rejected=tuple(rejected),
     )
 
 

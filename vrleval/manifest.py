@@ -16,6 +16,7 @@ from vrleval.configs import RunConfig, deciding_values, preset_name
 from vrleval.journal import write_atomically
 from vrleval.loading import Loaded
 from vrleval.model import ModelFacts
+from vrleval.rows import SKIPPED
 
 FILE_NAME = "manifest.json"
 QUESTIONS_FILE = "questions.json"
@@ -61,6 +62,7 @@ def write_manifest(
                 "protocol": config.protocol or item.benchmark.protocol,
                 "num_questions": len(item.questions),
                 "num_rejected": len(item.rejected),
+                "num_skipped": sum(str(row["reason"]).startswith(SKIPPED) for row in item.rejected),
                 **item.provenance,
             }
             for item in loaded

@@ -11,6 +11,7 @@ from typing import Any
 
 from vrleval.journal import read_journal, write_atomically
 from vrleval.manifest import read_manifest, read_questions
+from vrleval.rows import SKIPPED
 from vrleval.types import UNSCORED, BenchmarkResult, Figure, Prediction
 
 FILE_NAME = "summary.json"
@@ -37,7 +38,8 @@ class RunResult:
     @property
     def exit_code(self) -> int:
         """0 when every question was answered and scored or waits for a judge, 1 when something failed."""
-        failed = any(result.num_failed for result in self.results) or bool(self.rejected)
+        unasked = [row for row in self.rejected if not str(row["reason"]).startswith(SKIPPED)]
+        failed = any(result.num_failed for result in self.results) or bool(unasked)
         return int(failed or any(_share(result) < self.min_coverage for result in self.results))
 
     def to_json(self) -> dict[str, Any]:
@@ -93,12 +95,29 @@ def read_run(folder: Path) -> RunResult:
     for name, keys in read_questions(folder).items():
         own = [predictions[key] for key in keys if key in predictions]
         result = summarise(benchmark_of(name, manifest), own)
+        result = with_type_notes(result, own, manifest)
         if len(own) < len(keys):
             note = f"unfinished: {len(own)} of {len(keys)} questions; run the same command to continue"
             result = dataclasses.replace(result, warnings=(note, *result.warnings))
         results.append(result)
         used += own
     return RunResult(folder=folder, manifest=manifest, results=tuple(results), predictions=tuple(used))
+
+
+def with_type_notes(
+    result: BenchmarkResult, predictions: Sequence[Prediction], manifest: Mapping[str, Any]
+) -> BenchmarkResult:
+    """The result with a warning for each way in which `on_unknown_type` changed what was measured."""
+    notes = []
+    renamed = sum(prediction.reason.startswith("unknown problem_type") for prediction in predictions)
+    if renamed:
+        notes.append(f"questions of unknown problem type, scored as open_ended: {renamed}")
+    skipped = manifest.get("benchmarks", {}).get(result.benchmark, {}).get("num_skipped", 0)
+    if skipped:
+        notes.append(
+            f"questions of unknown problem type, left out (on_unknown_type: skip) and in no figure: {skipped}"
+        )
+    return dataclasses.replace(result, warnings=(*result.warnings, *notes))
 
 
 def percent(value: float | None) -> str:

@@ -16,6 +16,7 @@ from vrldata import tasks
 from vrldata.errors import BenchmarkError, TaskError
 from vrldata.sampling import normalise_video_path
 from vrldata.tasks.choices import split_option
+from vrldata.tasks.registry import ORIGINAL_TYPE, is_known, resolved_type, unknown_text
 from vrldata.types import Sample
 from vrleval.annotation_files import FILE_FIELD
 from vrleval.keys import question_key
@@ -25,6 +26,9 @@ Row = dict[str, Any]
 
 FIELDS = ("problem", "answer", "options", "problem_type", "video", "image", "start", "end", "id")
 """Fields of a row after mapping; everything else keeps its name."""
+
+SKIPPED = "on_unknown_type: skip"
+"""How the reason of a row begins that was left out on purpose."""
 
 _EASYVIDEOR1 = {
     "problem": "problem",
@@ -172,7 +176,9 @@ def unwrapped(answer: str) -> str:
     return match[1].strip() if match else answer.strip()
 
 
-def question_of(row: Row, number: int, benchmark: Benchmark, data_root: Path) -> tuple[Question | None, str]:
+def question_of(
+    row: Row, number: int, benchmark: Benchmark, data_root: Path, on_unknown_type: str = "error"
+) -> tuple[Question | None, str]:
     """The question of a mapped row, and why there is none.
 
     A missing video or an unreadable answer does not reject a row: the question is asked for in vain and
@@ -181,9 +187,11 @@ def question_of(row: Row, number: int, benchmark: Benchmark, data_root: Path) ->
     row = with_options(row)
     problem_type = str(row.get("problem_type") or "multiple choice")
     try:
-        canonical = tasks.canonical_type(problem_type)
+        canonical = resolved_type(problem_type, on_unknown_type)
     except TaskError as error:
         return None, str(error)
+    if canonical is None:
+        return None, f"{SKIPPED}: {unknown_text(problem_type)}"
     if not str(row.get("problem") or "").strip() and canonical != "open_ended":
         return None, "field 'problem': empty; the row asks nothing"
     fault = options_fault(row["options"])
@@ -206,7 +214,8 @@ def question_of(row: Row, number: int, benchmark: Benchmark, data_root: Path) ->
         start=_seconds(row.get("start")),
         end=_seconds(row.get("end")),
         data_source=benchmark.name,
-        extra=_extra(row, benchmark, data_root),
+        extra=_extra(row, benchmark, data_root)
+        | ({} if is_known(problem_type) else {ORIGINAL_TYPE: problem_type}),
     )
     problem = f"media: {missing}" if missing else ""
     if not problem:

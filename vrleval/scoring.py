@@ -8,6 +8,7 @@ from typing import Any
 
 from vrldata import tasks
 from vrldata.model_inputs import num_visual_tokens
+from vrldata.tasks import RewardFunction
 from vrldata.tasks.prompts import coordinate_space
 from vrldata.types import Clip, Score
 from vrleval.engines.types import Response
@@ -35,6 +36,7 @@ class ScoringContext:
         box_frame: coordinates of the boxes in the answers; empty: those of the model.
         compat: rules of other toolkits, by name.
         seed: for rules that guess.
+        metric: of the user, in place of all rules.
     """
 
     config: str
@@ -43,6 +45,7 @@ class ScoringContext:
     box_frame: str = ""
     compat: tuple[str, ...] = ()
     seed: int = 0
+    metric: RewardFunction | None = None
 
 
 def prediction_for(
@@ -80,17 +83,23 @@ def score_response(
     """
     from vrleval.benchmarks import SCORERS
     from vrleval.compat import apply_compat
+    from vrleval.metrics import score_by
 
     sample = question.sample
     own = SCORERS.get(question.benchmark)
-    score = (own(question, response.text) if own and context.protocol == "eval" else None) or tasks.score(
-        sample.problem_type,
-        response.text,
-        sample.answer,
-        options=list(sample.options) or None,
-        protocol=context.protocol,
-        **record_fields(question, clips, context, response),
-    )
+    fields = record_fields(question, clips, context, response)
+    if context.metric is not None:
+        given = {"problem_type": sample.problem_type, "response": response.text, "answer": sample.answer}
+        score = score_by(context.metric, {**fields, **given, "options": list(sample.options)})
+    else:
+        score = (own(question, response.text) if own and context.protocol == "eval" else None) or tasks.score(
+            sample.problem_type,
+            response.text,
+            sample.answer,
+            options=list(sample.options) or None,
+            protocol=context.protocol,
+            **fields,
+        )
     status = status_of(score, response)
     prediction = prediction_for(
         question,

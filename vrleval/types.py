@@ -20,6 +20,7 @@ STATUSES = (
     "decode_failed",
     "engine_failed",
     "bad_answer",
+    "metric_failed",
     "needs_judge",
     "needs_simulator",
 )
@@ -28,7 +29,7 @@ STATUSES = (
 UNSCORED = frozenset({"needs_judge", "needs_simulator"})
 """Statuses outside every mean: nothing could be measured yet."""
 
-FAILED = frozenset({"decode_failed", "engine_failed", "bad_answer"})
+FAILED = frozenset({"decode_failed", "engine_failed", "bad_answer", "metric_failed"})
 """Statuses that count 0 through no doing of the model; they lower the coverage and the exit code tells."""
 
 

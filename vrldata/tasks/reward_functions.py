@@ -91,6 +91,7 @@ class RewardFunction:
         """
         self.name = absolute_name(name, purpose=purpose)
         self.options = dict(options or {})
+        options_name = f"{purpose}-option" if purpose.startswith("--") else f"{purpose}_options"
         self._purpose = f"{purpose}: {name!r}"
         self._seconds = seconds
         self._workers = workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
@@ -98,16 +99,16 @@ class RewardFunction:
             load_function(name, purpose=purpose),
             self.options,
             purpose=self._purpose,
-            field=f"{purpose}_options",
+            field=options_name,
         )
         try:
             self._argument = json.dumps(
                 {"name": self.name, "purpose": purpose, "options": self.options, "batch": self.batch}
             )
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{purpose}_options: {error}; options are JSON values") from error
+            raise ConfigError(f"{options_name}: {error}; options are JSON values") from error
         self._idle: list[KillableWorker] = []
-        self._serial = threading.Lock()
+        self._slots = threading.BoundedSemaphore(1 if self.batch else self._workers)
         _LIVING.add(self)
 
     def outcomes(self, records: Sequence[Mapping[str, Any]]) -> list[Outcome]:
@@ -125,9 +126,8 @@ class RewardFunction:
         made = [input_record(record_from_mapping(record, _ANY_TYPE)) for record in records]
         if not made:
             return []
-        if self.batch:
-            with self._serial:  # one process sees every batch
-                return self._ask(made)
+        if self.batch or len(made) == 1:
+            return self._ask(made)
         with ThreadPoolExecutor(min(self._workers, len(made)), "vrl-reward-function") as threads:
             try:
                 futures = [threads.submit(self._ask, [record]) for record in made]
@@ -174,6 +174,10 @@ class RewardFunction:
             self._idle.pop().close()
 
     def _ask(self, records: list[dict[str, Any]]) -> list[Outcome]:
+        with self._slots:  # also where several threads ask for a row each; batches go to one process
+            return self._asked(records)
+
+    def _asked(self, records: list[dict[str, Any]]) -> list[Outcome]:
         try:
             worker = self._idle.pop()
         except IndexError:

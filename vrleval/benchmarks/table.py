@@ -68,7 +68,12 @@ def find_benchmark(name: str) -> Benchmark:
 def benchmark_of(name: str, manifest: Mapping[str, Any]) -> Benchmark:
     """The benchmark that a run's manifest speaks of; a dataset's is rebuilt from the manifest."""
     if name in benchmarks():
-        return benchmarks()[name]
+        found = benchmarks()[name]
+        if manifest.get("config", {}).get("metric"):
+            from vrleval.metrics import with_metric
+
+            return with_metric(found)
+        return found
     entry = manifest.get("benchmarks", {}).get(name, {})
     return Benchmark(
         name=name,
