@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -110,3 +111,14 @@ def test_one_unreadable_box_costs_its_frame_alone() -> None:
 def test_two_objects_are_ambiguous_whatever_their_quotes() -> None:
     for one in ('{"time": [3, 8]}', "{'time': [3, 8]}"):
         assert train("tvg", f"{one} {one}", [3, 8]).accuracy == 0.0
+
+
+@pytest.mark.parametrize("damage", ['\\"', '"\\', '{"', "'{", '{"a":"'])
+def test_quotes_without_end_take_linear_time(damage: str) -> None:
+    start = time.process_time()
+    assert train("tvg", damage * (60_000 // len(damage)), [3, 8]).accuracy == 0.0
+    assert time.process_time() - start < 2.0
+
+
+def test_json_written_out_as_a_text_is_read() -> None:
+    assert train("tvg", '{\\"time\\": [3, 8]}', [3, 8]).accuracy == 1.0

@@ -16,7 +16,7 @@ from vrldata.tasks.text import fenced_blocks, nfkc
 MAX_NESTING = 32
 MAX_STARTS = 64
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
 _UNQUOTED_NUMBER_KEY = re.compile(r"([{,]\s*)(\d{1,9}(?:\.\d{1,6})?)(\s*:)")
@@ -136,12 +136,25 @@ def _repaired(text: str) -> str:
     plain = text.replace("“", '"').replace("”", '"').replace("‘", "'").replace("’", "'")
     if '"' not in plain:
         plain = plain.replace("'", '"')
+    elif plain.count('"') == plain.count('\\"'):
+        plain = plain.replace('\\"', '"')  # JSON that was written out as a JSON text
     pieces, last = [], 0
-    for string in _STRING.finditer(plain):
-        pieces += [_repaired_outside(plain[last : string.start()]), string.group()]
-        last = string.end()
+    for start, end in _strings(plain):
+        pieces += [_repaired_outside(plain[last:start]), plain[start:end]]
+        last = end
     pieces.append(_repaired_outside(plain[last:]))
     return _closed("".join(pieces))
+
+
+def _strings(text: str) -> list[tuple[int, int]]:
+    """Start and end of each quoted string; a quote that is never closed begins none."""
+    found, start = [], -1
+    for quote in _QUOTE.finditer(text):
+        if quote.group() == '"':
+            if start >= 0:
+                found.append((start, quote.end()))
+            start = -1 if start >= 0 else quote.start()
+    return found
 
 
 def _repaired_outside(text: str) -> str:
