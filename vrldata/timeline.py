@@ -82,7 +82,8 @@ def joined(
 ) -> tuple[NDArray[np.int64], int]:
     """Times of frames in the order in which they are shown, made to ascend, and how many leaps that took.
 
-    Times that are out of order are moved between their neighbours. Behind a step back of more than a second,
+    Times in the order of decoding are sorted; where some are the same, those that do not ascend are moved
+    between their neighbours. Behind a step back of more than a second,
     and in a broadcast behind a long step ahead, a new clock begins: its first frame follows the last one at
     the usual distance.
     """
@@ -102,8 +103,9 @@ def _usual(steps: NDArray[np.int64]) -> int:
 
 
 def _ascending(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
-    if (np.diff(ticks) > 0).all():
-        return ticks
+    ordered = np.sort(ticks)
+    if (np.diff(ordered) > 0).all():
+        return ordered
     kept = _longest_ascent(ticks)
     places = np.arange(len(ticks))
     spread = np.interp(places, kept, ticks[kept])

@@ -106,8 +106,8 @@ def refuse_shortage(error: BaseException) -> None:
 
 
 def choose_stream(file: Path, container: Any) -> Any:
-    """The video stream to decode: the first that is marked default, else the first; never a cover or
-    thumbnail.
+    """The video stream to decode: the first that is marked default, else the first; never a cover, a
+    thumbnail, or a single picture beside a stream that moves.
 
     Raises:
         DecodeError: no video stream, or no decoder for it.
@@ -123,6 +123,7 @@ def choose_stream(file: Path, container: Any) -> Any:
             else f"streams: {', '.join(kinds) or 'none, its index is damaged'}"
         )
         raise DecodeError(f"{file}: no video stream ({container.format.name}, {held})")
+    moving = [stream for stream in moving if stream.frames != 1] or moving
     stream = next((stream for stream in moving if _disposition(stream) & _DEFAULT), moving[0])
     if stream.codec_context is None:
         raise DecodeError(

@@ -100,3 +100,12 @@ def test_a_palette_that_comes_once_serves_every_frame(tmp_path: Path):
         container.mux(stream.encode(None))
     clip = decode(file, SamplingSpec(fps=10))
     assert numbers(clip) == list(range(10))
+
+
+def test_an_animated_avif_is_its_track_and_not_its_title_picture(tmp_path: Path):
+    file = tmp_path / "a.avif"
+    pictures = [Image.fromarray(picture(number, 96, 192)) for number in range(4)]
+    pictures[0].save(file, save_all=True, append_images=pictures[1:], duration=500, quality=90)
+    clip = decode(file, SamplingSpec(max_frames=4))
+    assert clip.kind == "video"
+    assert numbers(clip) == [0, 1, 2, 3]
