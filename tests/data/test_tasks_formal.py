@@ -100,3 +100,15 @@ def test_python_body_counts() -> None:
     assert accuracy("code", key, key) == 1.0
     assert (accuracy("code", "import os\ndef f(x): pass\n", key) or 0) < 0.7
     assert accuracy("code", "def f(:", key) == 0.0
+
+
+@pytest.mark.parametrize("unit", ["<!--", '<p a="', "<?", "</", "<!"])
+def test_markup_without_end_is_scored_and_not_timed_out(unit: str) -> None:
+    for source in (unit * (60_000 // len(unit)), "<p>x</p>" + unit * (50_000 // len(unit))):
+        assert score("html", f"<answer>{source}</answer>", "<p>x</p>").accuracy is not None
+
+
+def test_an_unclosed_comment_or_tag_at_the_end_counts_for_nothing() -> None:
+    for end in ("<!-- <b>no</b>", '<b class="', "</p"):
+        assert accuracy("html", f"<p>x</p>{end}", "<p>x</p>") == pytest.approx(1.0)
+    assert accuracy("html", "<p>1 < 2", "<p>1 &lt; 2</p>") == pytest.approx(1.0)

@@ -82,11 +82,25 @@ def _svg(source: str) -> _Elements:
 def _html(source: str) -> _Elements:
     document = _Elements()
     parser = _Html(document)
-    parser.feed(source)
+    parser.feed(_without_open_end(source))
     parser.close()
     if not document.tags:
         raise _RefusedError("no HTML element")
     return document
+
+
+def _without_open_end(source: str) -> str:
+    """`source` up to the comment or tag that is never closed, which the standard drops.
+
+    The parser would seek its end again from each of its characters.
+    """
+    comment = source.find("<!--", source.rfind("-->") + 1)
+    plain = source[:comment] if comment >= 0 else source
+    tag = _TAG_START.search(plain, plain.rfind(">") + 1)
+    return plain[: tag.start()] if tag else plain
+
+
+_TAG_START = re.compile("<[A-Za-z/!?]")
 
 
 class _Html(HTMLParser):
