@@ -35,6 +35,22 @@ _ISO_BOXES = {
     b"sidx",
     b"uuid",
 }
+_OTHER_KINDS = {
+    b"%PDF-": "a PDF document",
+    b"PK\3\4": "a ZIP archive (unpack it)",
+    b"Rar!\x1a\x07": "a RAR archive (unpack it)",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive (unpack it)",
+    b"\x1f\x8b\x08": "a gzip archive (unpack it)",
+    b"\x28\xb5\x2f\xfd": "a zstd archive (unpack it)",
+    b"\xfd7zXZ\0": "an xz archive (unpack it)",
+    b"BZh": "a bzip2 archive (unpack it)",
+    b"\x93NUMPY": "a NumPy array",
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file",
+    b"SQLite format 3\0": "an SQLite database",
+    b"PAR1": "a Parquet table",
+    b"ARROW1\0\0": "an Arrow table",
+    b"\x7fELF": "a program",
+}
 _TEXT_LIKE = frozenset(range(0x20, 0x100)) | {9, 10, 13}
 
 
@@ -92,6 +108,7 @@ def read_head(file: Path) -> bytes:
         head = stream.read(HEAD_BYTES)
         if not head:
             raise DecodeError(f"{file}: the file is empty (0 bytes): download it again")
+        _refuse_other_kinds(file, head)
         _refuse_text(file, head)
         if head[4:8] in _ISO_BOXES:
             _check_boxes(file, stream)
@@ -129,6 +146,13 @@ def _kind_of_node(mode: int) -> str:
         stat.S_IFBLK: "a device",
     }
     return kinds.get(stat.S_IFMT(mode), "a special file")
+
+
+def _refuse_other_kinds(file: Path, head: bytes) -> None:
+    # a decoder would look for pictures inside them, and may find some
+    for magic, kind in _OTHER_KINDS.items():
+        if head.startswith(magic):
+            raise DecodeError(f"{file}: {kind}, not a video or an image")
 
 
 def _refuse_text(file: Path, head: bytes) -> None:
@@ -182,7 +206,8 @@ def _check_boxes(file: Path, stream: io.BufferedReader) -> None:
                 )
             _refuse_encrypted(file, stream, offset, length)
         offset += length
-    if b"moov" not in found and b"moof" not in found:
+    # a still picture of this family (AVIF, HEIF) has its index in `meta`
+    if not found & {b"moov", b"moof", b"meta"}:
         raise DecodeError(
             f"{file}: moov atom not found: the recording or the download was interrupted, "
             "or a box size is damaged"

@@ -43,7 +43,7 @@ def is_still_image(content: bytes | mmap.mmap) -> bool:
         return not (start[12:16] == b"VP8X" and bool(start[20] & 2))
     if start[4:8] == b"ftyp":
         return start[8:12] in (b"avif", b"heic", b"heix", b"mif1")
-    starts = (b"BM", b"II*\0", b"MM\0*", b"P6", b"P5", b"\0\0\0\x0cjP  ", b"\0\0\1\0")
+    starts = (b"BM", b"II*\0", b"MM\0*", b"P6", b"P5", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51", b"\0\0\1\0")
     return start.startswith(starts)
 
 
@@ -160,12 +160,13 @@ def decode_image(
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """The picture in 8-bit RGB, transparency on white, deep grey scaled down."""
-    if image.mode.startswith("I"):
-        # Pillow clips 16-bit grey at 255 on conversion, which turns depth and medical pictures white
-        values = np.asarray(image).astype(np.int64)
-        scaled = values >> 8 if values.max(initial=0) > 255 else values
-        return Image.fromarray(np.clip(scaled, 0, 255).astype(np.uint8)).convert("RGB")
+    """The picture in 8-bit RGB, transparency on white, deep grey scaled down, fractions of one scaled up."""
+    if image.mode.startswith(("I", "F")):
+        # Pillow clips grey at 255 on conversion, which turns depth and medical pictures white
+        values = np.nan_to_num(np.asarray(image).astype(np.float64))
+        most = values.max(initial=0)
+        scale = 255 if image.mode == "F" and most <= 1 else 1 if most <= 255 else 1 / 256
+        return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in _ALPHA_MODES or "transparency" in image.info:
         picture = image.convert("RGBA")
         white = Image.new("RGB", picture.size, (255, 255, 255))

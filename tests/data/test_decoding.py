@@ -276,6 +276,16 @@ def test_transparency_is_laid_on_white_and_deep_grey_is_scaled(tmp_path):
     assert (decode(tmp_path / "clear.png", SamplingSpec().for_image()).frames == 255).all()
     Image.fromarray(np.full((64, 64), 32768, dtype=np.uint16)).save(tmp_path / "deep.png")
     assert (decode(tmp_path / "deep.png", SamplingSpec().for_image()).frames == 128).all()
+    Image.fromarray(np.full((64, 64), 0.5, dtype=np.float32)).save(tmp_path / "share.tiff")
+    assert (decode(tmp_path / "share.tiff", SamplingSpec().for_image()).frames == 127).all()
+
+
+@pytest.mark.parametrize("suffix", ["avif", "jp2", "j2k", "bmp", "ppm", "tiff", "webp", "ico"])
+def test_still_pictures_are_told_from_videos_by_their_content(tmp_path, suffix):
+    Image.new("RGB", (64, 64), (200, 40, 40)).save(tmp_path / f"a.{suffix}")
+    clip = decode(tmp_path / f"a.{suffix}", SamplingSpec())
+    assert clip.kind == "image"
+    assert np.abs(clip.frames.mean(axis=(0, 1, 2)) - (200, 40, 40)).max() < 4
 
 
 @pytest.mark.parametrize(("suffix", "num_frames"), [("gif", 4), ("webp", 4), ("png", 4)])
@@ -309,6 +319,8 @@ BROKEN = {
     "list.mp4": (b"#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n", "text file"),
     "list.webm": (b"ffconcat version 1.0\nfile '/etc/hostname'\n", "text file"),
     "cut.mp4": (b"\0\0\0\x18ftypisom\0\0\2\0isomiso2\0\0\0\0mdat" + bytes(999), "moov atom not found"),
+    "paper.mp4": (b"%PDF-1.4\n\xe2\xe3\xcf\xd3\n" + bytes(99), "a PDF document"),
+    "videos.mp4": (b"PK\x03\x04" + bytes(range(256)), "a ZIP archive"),
     "noise.mkv": (bytes(range(256)) * 64, "not a video"),
 }
 
