@@ -6,6 +6,7 @@ Rates of headers are candidates; a rate is believed only where every frame agree
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,8 @@ _LEAP_BACK = 1
 
 _LEAP_AHEAD = 10
 """Seconds without a picture from which a broadcast has been set anew, as FFmpeg has it."""
+
+_SAME_TICK = Fraction(1, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +54,25 @@ class Timeline:
         return self.ticks * self.time_base.numerator / self.time_base.denominator
 
     def window(self, start: float | None, end: float | None) -> tuple[int, int]:
-        """First and one past the last frame whose time t fulfils start <= t <= end, compared exactly.
+        """First and one past the last frame whose time t fulfils start <= t <= end, to a thousandth of a tick.
 
         A window between two frames gives the frame that is on screen then; one outside the video gives (n,
         n).
         """
         first, stop = 0, len(self)
         if start is not None:
-            first = int(np.searchsorted(self.ticks, -(-_decimal(start) // self.time_base), side="left"))
+            first = int(np.searchsorted(self.ticks, math.ceil(self._in_ticks(start)), side="left"))
         if end is not None:
-            stop = int(np.searchsorted(self.ticks, _decimal(end) // self.time_base, side="right"))
+            stop = int(np.searchsorted(self.ticks, math.floor(self._in_ticks(end)), side="right"))
         if stop <= first and first > 0 and (start is None or _decimal(start) < self.duration):
             first = min(first, len(self)) - 1
             stop = first + 1
         return first, max(stop, first)
+
+    def _in_ticks(self, seconds: float) -> Fraction:
+        ticks = _decimal(seconds) / self.time_base
+        # a frame's own time as a float is the frame's time
+        return Fraction(round(ticks)) if abs(ticks - round(ticks)) < _SAME_TICK else ticks
 
 
 def _decimal(seconds: float) -> Fraction:

@@ -70,6 +70,15 @@ def test_a_length_that_ticks_cut_is_the_plain_number_within_one_of_them():
     assert (found.duration, found.rate) == (3, 20)
 
 
+@pytest.mark.parametrize("time_base", [Fraction(1, 15), Fraction(1001, 24_000), Fraction(1, 15_360)])
+def test_a_window_from_frame_to_frame_holds_both(time_base):
+    step = max(1, round(1 / (24 * time_base)))
+    found = timeline_of(np.arange(200) * step, time_base, step, ())
+    seconds = found.seconds().tolist()
+    for first in range(0, 199, 7):
+        assert found.window(seconds[first], seconds[first + 1]) == (first, first + 2)
+
+
 @pytest.fixture(scope="module")
 def transport_streams(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     """Two seconds each with numbers from 0, the second one an hour later on its clock."""
