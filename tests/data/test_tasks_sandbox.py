@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from typing import Any
 
 import pytest
@@ -131,3 +132,11 @@ def test_too_many_tests_are_refused() -> None:
     many: list[Any] = ["assert True"] * 65
     with pytest.raises(TaskError, match="at most 64"):
         run_tests(SOURCE, many)
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_what_a_program_writes_does_not_reach_the_scorer() -> None:
+    flood = "import sys\nfor stream in (sys.stdout, sys.stderr):\n    stream.write('x' * (64 << 20))\n"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert run_tests(flood + SOURCE, ["assert f(1) == 2"]) == [True]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10  # KiB

@@ -88,9 +88,10 @@ def check_sandbox() -> None:
     )
     passed, reason = _run(probe, 30.0)
     if not passed:
+        seen = reason or "a program inside still saw files, processes or a network of the machine"
         raise TaskError(
-            "allow_code_execution: this machine grants no sandbox for untrusted code "
-            f"({reason or 'no reason given'}); allow unprivileged user namespaces, or leave the setting off"
+            f"allow_code_execution: this machine grants no sandbox for untrusted code ({seen}); "
+            "allow unprivileged user namespaces, or leave the setting off"
         )
 
 
