@@ -54,7 +54,7 @@ class Timeline:
         return self.ticks * self.time_base.numerator / self.time_base.denominator
 
     def window(self, start: float | None, end: float | None) -> tuple[int, int]:
-        """First and one past the last frame whose time t fulfils start <= t <= end, to a thousandth of a tick.
+        """First and one past the last frame whose time t fulfils start <= t <= end to 1/1000 of a tick.
 
         A window between two frames gives the frame that is on screen then; one outside the video gives (n,
         n).
