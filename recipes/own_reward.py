@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vrldata import score_batch
+import vrldata
 
 
 def brevity(record: dict[str, Any], target: int = 16, weight: float = 0.2) -> dict[str, float] | None:
     """The built-in accuracy, and up to `weight` more for a right answer of at most `target` tokens."""
-    accuracy = score_batch([record])[0].accuracy
+    accuracy = vrldata.score(**record).accuracy
     if accuracy is None:  # the answer key cannot be read: no reward, not 0
         return None
     over = max(0, record["response_length"] - target) / target
@@ -19,7 +19,7 @@ def brevity(record: dict[str, Any], target: int = 16, weight: float = 0.2) -> di
 
 def shortest_of_group(records: list[dict[str, Any]], bonus: float = 0.2) -> list[dict[str, float] | None]:
     """The built-in accuracy, and `bonus` more for the shortest right response to each question."""
-    scores = score_batch(records)
+    scores = vrldata.score_batch(records)
     shortest: dict[str, int] = {}
     for record, score in zip(records, scores, strict=True):
         if score.accuracy == 1.0:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from vrldata.named_functions import load_function
 from vrldata.tasks import RewardFunction
 from vrldata.types import Score
 
+PROJECT = Path(__file__).resolve().parents[2]
 ROW: dict[str, Any] = {
     "problem": "2 + 2?",
     "problem_type": "numerical",
@@ -42,7 +47,7 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
             import numpy
 
-            from vrldata import score_batch
+            from vrldata import score
             from vrldata.types import Score
 
             NOT_A_FUNCTION = 3
@@ -90,7 +95,7 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 }[text]
 
             def built_in(record):
-                return score_batch([record])[0]
+                return score(**record)
 
             def short(records):
                 return [1.0]
@@ -102,7 +107,19 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 raise ValueError("no key")
 
             def hanging_batch(records):
-                time.sleep(60)
+                time.sleep(60 if records[0]["response"] == "sleep" else 0)
+                return [1.0 for _ in records]
+
+            def slow_at_first(record, calls=[]):
+                calls.append(1)
+                time.sleep(1.0 if len(calls) == 1 else 0.0)
+                return 1.0
+
+            def says_its_process(record):
+                with open("written", "w") as file:
+                    file.write(str(os.getpid()))
+                os.rename("written", "process")
+                time.sleep(600)
 
             def always_fails(record):
                 return record["gold"]
@@ -157,8 +174,8 @@ UNSCORED = {
     "no key": ("reward_error", "Did you mean 'accuracy'"),
     "part text": ("reward_error", "'note'"),
     "too right": ("reward_error", "accuracy 1.5"),
-    "die": ("timeout", "died"),
     "sleep": ("timeout", "no result within 1 s"),
+    "die": ("timeout", "died"),
 }
 """Response to the status and the reason of its score."""
 
@@ -278,9 +295,38 @@ def test_a_batch_function_that_fails_leaves_its_rows_unscored(own_file: Path) ->
 
 
 def test_a_batch_has_the_time_of_all_its_rows(own_file: Path) -> None:
-    for score in scored("hanging_batch", "a", "b", seconds=0.3):
+    reward = RewardFunction("own.py:hanging_batch", seconds=0.3)
+    assert [score.overall for score in reward.score_batch(rows("a", "b"))] == [1.0, 1.0]
+    for score in reward.score_batch(rows("sleep", "b")):
         assert (score.accuracy, score.status) == (None, "timeout")
         assert "0.6 s" in score.reason
+
+
+def test_a_process_has_time_to_load_libraries_in_its_first_call(own_file: Path) -> None:
+    reward = RewardFunction("own.py:slow_at_first", seconds=0.5, workers=1)
+    assert [score.overall for score in reward.score_batch(rows("a", "b"))] == [1.0, 1.0]
+
+
+def test_a_hanging_call_ends_with_the_program_that_waits_for_it(own_file: Path) -> None:
+    program = (
+        "import sys; from vrldata.tasks import RewardFunction; "
+        "RewardFunction('own.py:says_its_process').score_batch([{'problem_type': 'ocr', 'response': 'x'}])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PROJECT)}
+    ) as own:
+        place = own_file.parent / "process"
+        wait_until(place.exists)
+        own.kill()
+    wait_until(lambda: not Path(f"/proc/{place.read_text()}").exists())
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")
 
 
 def test_the_check_passes_over_a_row_that_fails_and_tells_it(own_file: Path) -> None:

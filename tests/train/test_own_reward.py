@@ -15,6 +15,7 @@ import vrldata
 from tests.train.colour_clips import make_sample, run_values
 from vrldata.config import load_config, validate_config
 from vrldata.errors import ConfigError, TaskError
+from vrldata.tasks import RewardFunction
 from vrldata.types import Sample
 from vrltrain.configs import DataConfig, RolloutsConfig, RunConfig, SftConfig
 from vrltrain.data_checks import check_data, known_samples
@@ -310,9 +311,20 @@ def test_the_recipe_trains_with_the_function_beside_it(
     assert "reward/brevity_mean" in row
 
 
-def test_the_functions_of_the_recipe_reward_short_right_answers() -> None:
-    from vrldata.tasks import RewardFunction
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "algorithms.md").read_text()
+    (tmp_path / "my_rewards.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    records = [
+        {"problem_type": "ocr", "response": "x", "response_length": length, "finish_reason": reason}
+        for length, reason in ((300, "stop"), (150, "stop"), (512, "length"))
+    ]
+    length = RewardFunction(f"{tmp_path}/my_rewards.py:length_reward", {"target": 300})
+    assert [score.overall for score in length.score_batch(records)] == [1.0, 0.5, None]
+    shares = RewardFunction(f"{tmp_path}/my_rewards.py:shares")
+    assert [score.overall for score in shares.score_batch(records[:2])] == [1.0, 0.5]
 
+
+def test_the_functions_of_the_recipe_reward_short_right_answers() -> None:
     def record(response: str, length: int, group: str = "0") -> dict[str, Any]:
         values = {"problem_type": "numerical", "answer": "4", "group_id": group}
         return {**values, "response": f"<answer>{response}</answer>", "response_length": length}

@@ -26,11 +26,16 @@ from vrldata.tasks.scoring import unscored
 from vrldata.types import Score
 
 SECONDS = 10.0
+FIRST_CALL_SECONDS = 30.0
+"""On top of the limit for the first call of a process, which may load libraries."""
 
 ROW_PARAMETERS = ("record", "reward_input")
 """Names of a first parameter that takes one record."""
 BATCH_PARAMETERS = ("records", "reward_inputs")
 """Names of a first parameter that takes all records of a batch."""
+
+FAULTS = frozenset({"reward_error", "timeout"})
+"""Statuses of rows that a function failed on: it raised, was late, or returned NaN or no reward."""
 
 _ANY_TYPE = ScoringSettings(on_unknown_type="skip")
 """The function decides what it can score: a type that we do not know keeps its spelling."""
@@ -43,13 +48,11 @@ class Outcome:
     Attributes:
         given: the score's `overall` is what the function returned; otherwise weights make one of its accuracy
             and format.
-        raised: the function raised an exception.
         wrong: it returned something that is no reward.
     """
 
     score: Score
     given: bool = False
-    raised: bool = False
     wrong: bool = False
 
 
@@ -151,7 +154,7 @@ class RewardFunction:
         """Call the function on some records before anything depends on it; why a call failed, or None.
 
         Raises:
-            ConfigError: it returned something that is no reward, or every call raised.
+            ConfigError: it returned something that is no reward, or every call failed.
         """
         try:
             outcomes = self.outcomes(records)
@@ -160,13 +163,12 @@ class RewardFunction:
         for outcome in outcomes:
             if outcome.wrong:
                 raise ConfigError(f"{self._purpose}: {outcome.score.reason}")
-        raised = [outcome for outcome in outcomes if outcome.raised]
-        if raised and len(raised) == len(outcomes):
+        failed = [outcome.score for outcome in outcomes if outcome.score.status in FAULTS]
+        if failed and len(failed) == len(outcomes):
             raise ConfigError(
-                f"{self._purpose}: fails on each of {len(outcomes)} rows of the data: "
-                f"{raised[0].score.reason}"
+                f"{self._purpose}: fails on each of {len(outcomes)} rows of the data: {failed[0].reason}"
             )
-        return raised[0].score.reason if raised else None
+        return failed[0].reason if failed else None
 
     def close(self) -> None:
         """End the worker processes; a later call starts new ones."""
@@ -184,9 +186,11 @@ class RewardFunction:
             worker = KillableWorker("vrldata.tasks.reward_worker", argument=self._argument)
         seconds = self._seconds * len(records)
         try:
+            if worker.ensure_started():
+                seconds += FIRST_CALL_SECONDS
             reply = worker.call({"records": records, "seconds": seconds}, seconds=seconds)
         except ScorerTimeoutError as error:
-            late = unscored("timeout", f"{self._purpose}: {error}")
+            late = unscored("timeout", str(error))
             return [Outcome(score=late)] * len(records)
         except MissingExtraError as error:
             raise ConfigError(str(error)) from error
@@ -196,7 +200,7 @@ class RewardFunction:
             raise TaskError(f"{self._purpose}: {reply['wrong']}")
         if "fault" in reply:
             failed = unscored("reward_error", f"the whole batch failed: {reply['fault']}")
-            return [Outcome(score=failed, raised=True)] * len(records)
+            return [Outcome(score=failed)] * len(records)
         return [Outcome(**{**row, "score": Score(**row["score"])}) for row in reply["rows"]]
 
 

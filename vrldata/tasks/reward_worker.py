@@ -85,12 +85,12 @@ def _called(record: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any
     except (Exception, SystemExit) as error:
         logger.debug("reward function", exc_info=True)
         reason = described(error, _LOADED.file)
-        return _row(unscored("reward_error", reason), raised=True)
+        return _row(unscored("reward_error", reason))
     return row_of(value)
 
 
 def row_of(value: Any) -> dict[str, Any]:
-    """`score`: the fields of a `Score`; `given`: whether its `overall` is the function's; `raised`, `wrong`.
+    """`score`: the fields of a `Score`; `given`: whether its `overall` is the function's; `wrong`: no reward.
 
     A number is the reward, and clipped to 0..1 the accuracy. A dict has `overall` (the reward), or `accuracy`
     and `format` that the run's weights make a reward of; its other numbers are parts. None is no score; NaN,
@@ -194,10 +194,9 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:59] + '…'}"
 
 
-def _row(score: Score, *, given: bool = False, raised: bool = False, wrong: bool = False) -> dict[str, Any]:
+def _row(score: Score, *, given: bool = False, wrong: bool = False) -> dict[str, Any]:
     return {
         "score": {**asdict(score), "parts": dict(score.parts)},
         "given": given,
-        "raised": raised,
         "wrong": wrong,
     }

@@ -164,7 +164,8 @@ def score(
         options: the options of a multiple-choice question, with their letters or without.
         protocol: `train` (strict), `eval` (tolerant), or another system's rules by name (`PROTOCOLS`).
         settings: choices of the run; the defaults are those of the protocol.
-        record_fields: further fields of `Record`, such as `duration` or `coord_space`.
+        record_fields: further fields of `Record`, such as `duration` or `coord_space`. `ground_truth` may
+            stand beside an equal `answer`: `score(**record)` takes the record of a user's reward function.
 
     Raises:
         TaskError: an unknown type, protocol or field.
@@ -190,6 +191,8 @@ def make_record(
         TaskError: an unknown type, field or coordinate space.
     """
     settings = settings or _DEFAULT_SETTINGS
+    if "ground_truth" in record_fields and record_fields["ground_truth"] == answer:
+        del record_fields["ground_truth"]
     for name in record_fields:
         if name not in _RECORD_FIELDS or name in _OWN_FIELDS:
             raise TaskError(f"unknown record field {name!r}.{nearest(name, _RECORD_FIELDS)}")

@@ -7,6 +7,7 @@ to the second, in order; it ends when the first does. This process ends with its
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -15,6 +16,9 @@ import signal
 import socket
 import sys
 from types import ModuleType
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def main(module_name: str, memory_bytes: int, control: socket.socket, argument: str | None = None) -> None:
@@ -39,6 +43,7 @@ def main(module_name: str, memory_bytes: int, control: socket.socket, argument: 
         child = os.fork()
         if child == 0:
             control.close()
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whatever it waits for when the client is gone
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             serve(module, *descriptors)
             os._exit(0)
