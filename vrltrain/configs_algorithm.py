@@ -213,7 +213,7 @@ class AlgorithmConfig(BaseConfig):
     """What is optimised, and how."""
 
     preset: str | None = None
-    """Named algorithm of `vrltrain.algorithms.presets` to start from; other keys override it."""
+    """Named algorithm of `vrltrain.presets` to start from; other keys override it."""
     adv_estimator: str = "grpo"
     """Advantage estimator, or `module:function` or `file.py:function` of your own."""
     advantage: AdvantageConfig = AdvantageConfig()
@@ -288,7 +288,7 @@ class AlgorithmConfig(BaseConfig):
     def _start_from_preset(cls, values: Any) -> Any:
         if not isinstance(values, dict) or values.get("preset") is None:
             return values
-        from vrltrain.algorithms.presets import PRESETS
+        from vrltrain.presets import PRESETS
 
         name = values["preset"]
         if name not in PRESETS:

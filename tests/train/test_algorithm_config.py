@@ -13,11 +13,11 @@ from vrldata.config import validate_config
 from vrldata.errors import ConfigError
 from vrltrain.aggregation import LOSS_AVERAGES
 from vrltrain.algorithms import ADVANTAGE_ESTIMATORS, EmaTaskStats, compute_advantages
-from vrltrain.algorithms.presets import PRESETS
 from vrltrain.configs_algorithm import ESTIMATOR_NAMES, LOSS_NAMES, AlgorithmConfig
 from vrltrain.corrections import REJECTION_ALIASES, REJECTION_MODES
 from vrltrain.kl import KLController, kl_divergence
 from vrltrain.losses import POLICY_LOSSES, policy_loss
+from vrltrain.presets import PRESETS
 
 
 def config(**values: Any) -> AlgorithmConfig:

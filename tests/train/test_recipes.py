@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 import vrldata
 from vrldata.cli import app as vrldata_app
 from vrldata.config import load_config
-from vrltrain.algorithms.presets import PRESETS
 from vrltrain.checkpoint import checkpoint_folder, load_state
 from vrltrain.cli import app
 from vrltrain.configs import RolloutsConfig, RunConfig
 from vrltrain.files import read_lines
 from vrltrain.loop import train
+from vrltrain.presets import PRESETS
 from vrltrain.sample_responses import sample_responses
 
 ALL = Path(__file__).resolve().parents[2] / "recipes"
