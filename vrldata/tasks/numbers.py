@@ -5,10 +5,10 @@ Two different numbers are no answer. `nan` and infinities are none either.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
-import unicodedata
 from dataclasses import dataclass
 
 from vrldata.tasks.measures import mean_relative_accuracy
@@ -21,9 +21,11 @@ from vrldata.tasks.reading import (
     UnreadableGoldError,
     sole,
 )
-from vrldata.tasks.text import clean, unwrap_answer_tag
+from vrldata.tasks.text import clean, nfkc, unwrap_answer_tag
 
 MAX_NUMBER_CHARS = 400
+MAX_REPEATS = 16
+"""An answer that states its number so often states none."""
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
@@ -107,7 +109,9 @@ def read_number(text: str, *, several: str = "refuse") -> Number:
         UnreadableAnswerError: there is none, or there are several different ones.
     """
     plain = _right_side(text)
-    matches = [(match, number) for match in _NUMBER.finditer(plain) if (number := _value(match)) is not None]
+    found = ((match, number) for match in _NUMBER.finditer(plain) if (number := _value(match)) is not None)
+    # the first two tell a leading number, a few more that all are the same
+    matches = list(itertools.islice(found, {"first": 1, "leading": 2}.get(several, MAX_REPEATS)))
     if not matches:
         raise UnreadableAnswerError(f"no number in {text[:80]!r}")
     first = matches[0][1]
@@ -116,7 +120,9 @@ def read_number(text: str, *, several: str = "refuse") -> Number:
     if several == "leading":
         clear = not _RUNS_ON.match(plain, matches[0][0].end()) and not _has_alternative(plain, matches)
     else:
-        clear = all(number == first and not _RUNS_ON.match(plain, match.end()) for match, number in matches)
+        clear = len(matches) < MAX_REPEATS and all(
+            number == first and not _RUNS_ON.match(plain, match.end()) for match, number in matches
+        )
     if not clear:
         raise UnreadableAnswerError(f"several numbers in {text[:80]!r}", ambiguous=True)
     return first
@@ -138,7 +144,7 @@ def _right_side(text: str) -> str:
 def _without_dress(text: str) -> str:
     text = _MIXED_SIGN.sub(" ", _THOUSANDS.sub("", text))
     plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
-    plain = clean(unicodedata.normalize("NFKC", plain))
+    plain = clean(nfkc(plain))
     if "\\" in plain:
         plain = _WRAPPER.sub(r" \1 ", plain)
     for latex, replacement in _LATEX:
