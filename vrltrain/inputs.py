@@ -189,6 +189,15 @@ class PromptEncoder:
             )
 
 
+def check_model_path(model_path: str | Path) -> None:
+    """Raises ConfigError where this is neither a folder nor the name of a model on the Hub."""
+    name = str(model_path)
+    if not Path(name).expanduser().exists() and (name.startswith((".", "/", "~")) or name.count("/") != 1):
+        raise ConfigError(
+            f"model.path={name!r}: no such folder; a model on the Hub is named as organisation/model"
+        )
+
+
 def load_encoder(model_path: str | Path) -> PromptEncoder:
     """Processor and config of a model folder or Hub id.
 
@@ -197,11 +206,7 @@ def load_encoder(model_path: str | Path) -> PromptEncoder:
     """
     from transformers import AutoConfig, AutoProcessor, GenerationConfig
 
-    name = str(model_path)
-    if not Path(name).expanduser().exists() and (name.startswith((".", "/", "~")) or name.count("/") != 1):
-        raise ConfigError(
-            f"model.path={name!r}: no such folder; a model on the Hub is named as organisation/model"
-        )
+    check_model_path(model_path)
     try:
         config = AutoConfig.from_pretrained(str(model_path))
         processor = AutoProcessor.from_pretrained(str(model_path))

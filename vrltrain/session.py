@@ -32,7 +32,7 @@ from vrltrain.critic_update import CriticLearner
 from vrltrain.data_checks import check_data
 from vrltrain.distributed import Ranks, full_state_dict, load_full_state_dict, shard
 from vrltrain.group_records import group_from_json, group_to_json
-from vrltrain.inputs import EncodedPrompt, PromptEncoder, load_encoder
+from vrltrain.inputs import EncodedPrompt, PromptEncoder, check_model_path, load_encoder
 from vrltrain.kl import KLController
 from vrltrain.offline import OfflinePool
 from vrltrain.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
@@ -241,11 +241,13 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
     """Start a run, or take it up where its last checkpoint ends, and close the engine in the end.
 
     Raises:
-        ConfigError: the folder belongs to another config, or `resume` finds no checkpoint; or the data or the
-            reward function cannot be used (`data_checks`).
+        ConfigError: the folder belongs to another config, or `resume` finds no checkpoint; there is no such
+            model; or the data or the reward function cannot be used (`data_checks`).
     """
     torch.manual_seed(config.seed)
     check_data(config.data, config.algorithm.reward)
+    if not checkpoint_steps(Path(config.run_dir)):
+        check_model_path(config.model.path)
     with shared_run_folder(config.run_dir, ranks) as folder:
         steps = checkpoint_steps(folder.path)
         if resume and not steps:

@@ -243,6 +243,12 @@ def test_resume_without_a_checkpoint_is_an_error(
         run(colour_dataset, tiny_model, tmp_path / "run", resume=True)
 
 
+def test_a_model_that_is_not_there_leaves_no_folder(colour_dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such folder; a model on the Hub is named as"):
+        run(colour_dataset, tmp_path / "missing", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_another_process_works_on_is_an_error(
     colour_dataset: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
