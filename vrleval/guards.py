@@ -43,7 +43,8 @@ def warnings_for(
     waiting = sum(result.statuses.get(status, 0) for status in UNSCORED)
     if waiting:
         warnings.append(
-            f"{waiting} questions wait for a judge or a simulator: no headline before `vrleval judge`"
+            f"{waiting} questions wait for a judge or a simulator: no headline before `vrleval judge FOLDER "
+            "--model MODEL --base-url URL` (its --help has an example)"
         )
     if result.num_expected and total < result.num_expected:
         warnings.append(f"partial: {total} of {result.num_expected} questions of the complete benchmark")
