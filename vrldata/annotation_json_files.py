@@ -12,7 +12,7 @@ from typing import Any
 
 from vrldata.annotation_blocks import OpenFile
 from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
-from vrldata.annotation_fields import FieldNames
+from vrldata.annotation_fields import FieldNames, pick
 from vrldata.annotation_json import JsonSyntaxError, decode_value
 
 DROP_CHARS = 1 << 20
@@ -309,7 +309,16 @@ def _spans_lines(text: _Text, start: int, names: FieldNames) -> bool:
 def is_row(value: Mapping[str, Any], names: FieldNames) -> bool:
     """Whether an object looks like a row rather than like a container of rows."""
     found = names.columns(value).names
-    return any(found[field] for field in ("problem", "answer", "problem_type")) or "messages" in value
+    named = any(found[field] for field in ("problem", "answer", "problem_type")) or "messages" in value
+    return named and not _num_column_rows(value, names)
+
+
+def _num_column_rows(value: Mapping[str, Any], names: FieldNames) -> int:
+    """Rows of an object that holds columns, as data frames write it: a list, or an object by row, each."""
+    columns = names.columns(value)
+    problem, answer = (pick(value, columns, field)[1] for field in ("problem", "answer"))
+    alike = type(problem) is type(answer) and isinstance(problem, list | dict)
+    return len(problem) if alike and len(problem) == len(answer) else 0
 
 
 def _document_rows(text: _Text, start: int, notify: Notify, names: FieldNames) -> Iterator[RawRow]:
@@ -328,6 +337,11 @@ def _document_rows(text: _Text, start: int, notify: Notify, names: FieldNames) -
             raise _syntax_fault(text, error, index) from error
         following = text.skip_blanks(end)
         if index == 0 and following is None and isinstance(value, dict) and not is_row(value, names):
+            num_rows = _num_column_rows(value, names)
+            if num_rows:
+                found = f"one object of columns with {num_rows} rows: write rows (pandas: orient='records')"
+                line = text.line_at(place)
+                raise FileFault("not_a_list", f"expected a list of rows, found {found}", line=line)
             yield from _wrapped_rows(text, place, value, notify)
             return
         yield _row_of(value, fault, text.line_at(place), index)

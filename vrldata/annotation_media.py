@@ -199,11 +199,16 @@ def existing(path: str, field: str, root: MediaRoot) -> Path:
     """The file that a checked path names.
 
     Raises:
-        RowFault: there is none.
+        RowFault: there is none, or something that is no file.
     """
     file = Path(root.absolute(path))
-    if os.path.lexists(file):
+    if file.is_file():
         return file
+    if os.path.lexists(file):
+        kind = "a directory" if file.is_dir() else "a pipe or a device"
+        if not file.exists():
+            kind = "a symbolic link to nowhere"
+        raise RowFault("media_not_found", f"{kind}, not a file", field=field, value=path)
     other = unicodedata.normalize("NFD", str(file))
     if other != str(file) and os.path.lexists(other):
         raise RowFault(

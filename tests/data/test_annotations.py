@@ -83,6 +83,19 @@ def test_json_in_any_layout_gives_its_rows(tmp_path: Path, name: str, content: s
     assert (found.rejected, found.warnings) == ([], [])
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("by_row", [False, True], ids=["lists", "objects"])
+def test_columns_of_a_data_frame_are_refused_with_the_way_out(
+    tmp_path: Path, by_row: bool, indent: int | None
+) -> None:
+    columns: dict[str, Any] = {key: [row[key] for row in rows(3)] for key in ROW}
+    if by_row:
+        columns = {key: dict(enumerate(values)) for key, values in columns.items()}
+    found = read(tmp_path, json.dumps(columns, indent=indent), "frame.json")
+    assert "one object of columns with 3 rows: write rows (pandas: orient='records')" in rejection(found)
+    assert found.rejected[0].whole_file
+
+
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.jsonl"])
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_compression_is_told_by_the_content(tmp_path: Path, name: str, pack: Any) -> None:
@@ -837,3 +850,18 @@ def test_no_value_raises(field: str, value: Any) -> None:
     assert len(found.samples) + len(found.rejected) == 1
     for sample in found.samples:
         json.dumps(dict(sample.extra), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: path.mkdir(), "a directory, not a file"),
+        (lambda path: os.mkfifo(path), "a pipe or a device, not a file"),
+        (lambda path: path.symlink_to("nowhere.mp4"), "a symbolic link to nowhere, not a file"),
+    ],
+    ids=["directory", "pipe", "link"],
+)
+def test_only_a_file_is_a_medium(tmp_path: Path, make: Any, told: str) -> None:
+    make(tmp_path / "a.mp4")
+    row = {**ROW, "path": "a.mp4"}
+    assert told in rejection(read_annotations([row], video_root=tmp_path, check_media=True))
