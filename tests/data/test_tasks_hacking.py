@@ -145,3 +145,83 @@ def test_text_equal_to_its_key_is_right(words: list[str]) -> None:
     text = " ".join(words)
     assert score("ocr", f"<answer>{text}</answer>", text).accuracy == 1.0
     assert score("open ended", f"<answer>{text}</answer>", text).accuracy == 1.0
+
+
+SEPARATORS = (
+    *(
+        " ",
+        ", ",
+        ",",
+        "; ",
+        "/",
+        " | ",
+        " or ",
+        " and ",
+        "&",
+        "\n",
+        "...",
+        "_",
+        "**",
+        " vs ",
+        "、",
+        "或",
+        "と",
+    ),
+    *(
+        ") (",
+        "] [",
+        "<br>",
+        " \\text{ or } ",
+        "$,$",
+        "' '",
+        "'",
+        "’",
+        "\u200b",
+        "\u00a0",
+        "->",
+        "^",
+        "x",
+        "or",
+    ),
+)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+@pytest.mark.parametrize(
+    ("problem_type", "candidates", "fields"),
+    [
+        ("mcq", ["A", "B", "C"], {"options": OPTIONS}),
+        ("mcq", ["the blue car", "the red car"], {"options": OPTIONS}),
+        ("numerical", ["3", "4", "5"], {}),
+        ("numerical", ["3.5", "4.25"], {}),
+        ("numerical", ["3%", "4%"], {}),
+        ("temporal grounding", ['{"time": [3, 8]}', '{"time": [10, 20]}'], {}),
+        ("temporal grounding", ["00:03-00:08", "00:10-00:20"], {}),
+        ("spatial grounding", ["[0, 0, 9, 9]", "[20, 20, 30, 30]"], {}),
+        ("preference", ["1", "2"], {}),
+    ],
+)
+def test_candidates_joined_in_any_way_earn_nothing(
+    problem_type: str, candidates: list[str], fields: dict[str, Any], separator: str
+) -> None:
+    keys: dict[str, Any] = {"mcq": "B", "numerical": candidates[0], "preference": 1}
+    keys |= {"temporal grounding": [3, 8], "spatial grounding": [0, 0, 9, 9]}
+    for order in (candidates, candidates[::-1]):
+        content = separator.join(order)
+        result = score(problem_type, f"<answer>{content}</answer>", keys[problem_type], **fields)
+        assert result.accuracy == 0.0, (content, result)
+
+
+@pytest.mark.parametrize(
+    "joint", ["/", " or ", " and ", " vs ", "と", " ou ", " maybe ", "<br>", " xor ", "|"]
+)
+def test_both_polarities_and_nothing_else_earn_nothing(joint: str) -> None:
+    for first, second in (("yes", "no"), ("no", "yes"), ("true", "false"), ("是", "否")):
+        for key in ("yes", "no"):
+            result = score("boolean", f"<answer>{first}{joint}{second}</answer>", key)
+            assert result.accuracy == 0.0, (first, joint, second)
+
+
+@pytest.mark.parametrize("content", ["\\sqrt{3}", "3\\pi", "√3", "3 ± 1", "\\ln 3"])
+def test_a_formula_is_not_the_number_in_it(content: str) -> None:
+    assert score("numerical", f"<answer>{content}</answer>", 3).accuracy == 0.0

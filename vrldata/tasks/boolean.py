@@ -41,7 +41,11 @@ _OTHER_YES = dict.fromkeys(_YES_WORDS.split(), True)
 # In these languages the first word decides; inside English prose the same letters mean other things.
 _OTHER_LANGUAGES = re.compile(rf"(?<![\w-])(?:{'|'.join([*_OTHER_YES, *_NO_WORDS.split()])})(?![\w-])")
 _FLIPS = frozenset({"not", "isn't", "isn’t", "wasn't", "wasn’t", "aren't", "aren’t"})
-_JOINS = frozenset({"or", "and", "either", "或", "或者", "和", "与"})
+_JOIN_WORDS = (
+    "or and either both vs versus xor then but rather wait maybe perhaps text lor quad br b i e "
+    "ou et oder und o y и или と か 또 는 或 者 和 与"
+)
+_JOINS = frozenset(_JOIN_WORDS.split())
 
 
 def polarity(text: str) -> bool:

@@ -21,7 +21,7 @@ _LETTER_AND_TEXT = re.compile(
     r"(?:[(\[]\s{0,3}([A-Za-z])\s{0,3}[)\]]\s{0,3}[.:、,-]?|([A-Za-z])\s{0,3}[.:、)\]-])\s{0,3}(\S.*)",
     re.DOTALL,
 )
-_LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_'’])(?<![a-z]-)([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
+_LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_])(?<![a-z]['’-])([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
 _LETTER_LIST = re.compile(r"[A-Z](?:\s{0,3}(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s{0,3}[A-Z])+")

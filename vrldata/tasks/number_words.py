@@ -16,12 +16,12 @@ _SCALES = {"hundred": 100, "dozen": 12, "thousand": 10**3, "million": 10**6, "bi
 _SCALES["trillion"] = 10**12
 _WORD = "|".join([*_UNITS, *_TENS, *_SCALES])
 _RUN = re.compile(
-    rf"\b(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b)*(?![A-Za-z])(?:\spoint((?:\s(?:{_WORD}))+)\b)?",
+    rf"(?<![A-Za-z\d])(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD})\b)*(?![A-Za-z])(?:\spoint((?:\s(?:{_WORD}))+)\b)?",
     re.IGNORECASE,
 )
 _MAX_RUN_CHARS = 200
 """Longer runs are no number that anyone would write in words."""
-_ANY_WORD = re.compile(rf"\b(?:{_WORD})\b", re.IGNORECASE)
+_ANY_WORD = re.compile(rf"(?<![A-Za-z\d])(?:{_WORD})(?![A-Za-z])", re.IGNORECASE)
 _ARTICLE = re.compile(r"\b(?:a|an)\s+(?=(?:hundred|thousand|million|billion|dozen)\b)", re.IGNORECASE)
 _SCALE_COMMA = re.compile(rf"\b(thousand|million|billion),\s+(?=(?:{_WORD})\b)", re.IGNORECASE)
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}

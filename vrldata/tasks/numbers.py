@@ -51,7 +51,7 @@ _LATEX = (
     ("–", "-"),
     ("—", "-"),
     ("﹣", "-"),
-    ("**", ""),
+    ("**", " "),
     ("$", ""),
     ("~", " "),
 )
@@ -62,7 +62,8 @@ _FRACTION = re.compile(r"\\frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}|\\frac\s
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d{2}(?![\d,])|\d+(?:\.\d+)?|\.\d+)"
 _NUMBER = re.compile(
-    rf"""(?<![A-Za-z\d_.^])(?<!\^\{{)
+    rf"""(?:(?<![A-Za-z\d_.^])|(?<=[^\d.]\.)|(?<=\.\.)|(?<=[A-Za-z]{{3}})|(?<=[A-Za-z]{{3}}_)|(?<=\bor)|(?<=\bto))
+    (?<!\^\{{)
     (?P<sign>(?<![\w)%])[+-]\s?)?
     (?:(?P<clock>\d{{1,3}}(?::[0-5]\d){{1,2}}(?:\.\d+)?)(?![\d:])
     |(?P<whole>\d{{1,6}})\s+(?P<top>\d{{1,6}})\s?/\s?(?P<bottom>\d{{1,6}})(?![\d/.])
@@ -77,7 +78,11 @@ _NUMBER = re.compile(
 
 
 # What no single number ends with: "10,5", "1.2.3", "3...5", "3_4", "3or4".
-_RUNS_ON = re.compile(r"(?:[.,_]+|or|and|to|vs?)\d", re.IGNORECASE)
+_RUNS_ON = re.compile(r"(?:[.,_^]+\{?|(?!(?:[cdkm]?m|ft|in|yd|s)[23](?!\w))[a-z]{1,4})\d", re.IGNORECASE)
+_FORMULA = re.compile(
+    r"\\(?:sqrt|pi|ln|log|sin|cos|tan|exp|pm|infty)(?![a-z])|[√π±∞]|(?<![a-z])(?:sqrt|pi)(?![a-z])",
+    re.IGNORECASE,
+)
 _ALTERNATIVE = re.compile(
     r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*]|\bor\b|\band\b|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
 )
@@ -109,6 +114,8 @@ def read_number(text: str, *, several: str = "refuse") -> Number:
         UnreadableAnswerError: there is none, or there are several different ones.
     """
     plain = _right_side(text)
+    if _FORMULA.search(plain):
+        raise UnreadableAnswerError(f"a formula instead of a number in {text[:80]!r}")
     found = ((match, number) for match in _NUMBER.finditer(plain) if (number := _value(match)) is not None)
     # the first two tell a leading number, a few more that all are the same
     matches = list(itertools.islice(found, {"first": 1, "leading": 2}.get(several, MAX_REPEATS)))

@@ -21,7 +21,10 @@ from vrldata.tasks.text import clean, collapse, strip_punctuation, unwrap_answer
 TIE = "tie"
 _LABELS = {"1": "1", "a": "1", "one": "1", "first": "1", "2": "2", "b": "2", "two": "2", "second": "2"}
 _KIND = r"(?:response|answer|assistant|option|model|candidate|output|caption|reply)"
-_NAMED = rf"(?:(?:the )?{_KIND}[ _]?[#(:]? ?(1|2|a|b|one|two)\b\)?|the (first|second)(?: (?:{_KIND}|one))?\b)"
+_NAMED = (
+    rf"(?:(?:the )?{_KIND}[ _]?[#(:]? ?(1|2|a|b|one|two)(?![0-9a-z])\)?"
+    rf"|the (first|second)(?: (?:{_KIND}|one))?\b)"
+)
 _EXACT = re.compile(
     rf"(?:(?:the )?(?:better |best |winning )?{_KIND}[ _]?(?:is )?[#(:]? ?)?"
     rf"(1|2|a|b|one|two|first|second)(?: {_KIND})?"
@@ -38,7 +41,7 @@ _EQUAL = re.compile(
     r"(?:are|is) (?:about )?(?:equal|the same|equivalent|comparable)|neither is better|"
     r"no (?:clear )?preference)\b"
 )
-_SIDE = rf"(?:{_KIND}[ _]?)?\b([12ab])\b"
+_SIDE = rf"(?:{_KIND}[ _]?)?(?<![0-9a-z])([12ab])(?![0-9a-z])"
 _SIGN = re.compile(rf"{_SIDE}\s?(>{{1,3}}|<{{1,3}}|=)\s?{_SIDE}")
 _CHINESE_LABELS = {"一": "1", "二": "2", "1": "1", "2": "2", "a": "1", "b": "2"}
 _CHINESE_NAMED = r"(?:(?:回答|答案|回复|选项) ?([12ab一二])|第([一二])[个种]?(?:回答|答案|回复)?)"
