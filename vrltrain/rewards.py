@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vrldata.config import BaseConfig
 from vrldata.types import Score
@@ -60,7 +60,7 @@ class RewardConfig(BaseConfig):
     """A function of your own in place of the built-in scorers: `file.py:function` or
     `package.module.function`; its first parameter is `record` (one row) or `records` (the batch)."""
     function_options: dict[str, Any] = Field(default_factory=dict)
-    """Its further keyword arguments."""
+    """Its further keyword arguments; null for none, also where a file gives some."""
     function_seconds: float = Field(default=10.0, gt=0)
     """Limit for one record; a batch has it for each of its records."""
     function_workers: int | None = Field(default=None, ge=1)
@@ -78,6 +78,11 @@ class RewardConfig(BaseConfig):
                 except TaskError as error:
                     raise ValueError(f"weights_by_type: {error}") from error
         return self
+
+    @field_validator("function_options", mode="before")
+    @classmethod
+    def _null_is_no_option(cls, value: Any) -> Any:
+        return {} if value is None else value
 
     @model_validator(mode="after")
     def _function_is_named(self) -> RewardConfig:

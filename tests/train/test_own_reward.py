@@ -267,6 +267,12 @@ def test_a_config_that_names_no_function_is_refused(values: dict[str, Any], mess
         validate_config(RewardConfig, values, source="test")
 
 
+def test_null_drops_the_options_of_a_file() -> None:
+    overrides = ["algorithm.reward.function_options=null"]
+    config = load_config(RunConfig, PROJECT / "recipes" / "own-reward.yaml", overrides)
+    assert config.algorithm.reward.function_options == {}
+
+
 def test_a_run_trains_on_a_function_and_stores_its_parts(
     own_file: Path, own_dataset: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -316,10 +322,10 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (tmp_path / "my_rewards.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     records = [
         {"problem_type": "ocr", "response": "x", "response_length": length, "finish_reason": reason}
-        for length, reason in ((300, "stop"), (150, "stop"), (512, "length"))
+        for length, reason in ((300, "stop"), (150, "stop"), (512, "length"), (None, "stop"))
     ]
     length = RewardFunction(f"{tmp_path}/my_rewards.py:length_reward", {"target": 300})
-    assert [score.overall for score in length.score_batch(records)] == [1.0, 0.5, None]
+    assert [score.overall for score in length.score_batch(records)] == [1.0, 0.5, 0.0, None]
     shares = RewardFunction(f"{tmp_path}/my_rewards.py:shares")
     assert [score.overall for score in shares.score_batch(records[:2])] == [1.0, 0.5]
 
