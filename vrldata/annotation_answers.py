@@ -55,7 +55,7 @@ def read_options(value: Any, field: str | None, *, required: bool) -> tuple[str,
         raise RowFault("bad_options", "expected a list of options", field=field, value=value)
     if any(item is None for item in value):
         raise RowFault("bad_options", "an option is null", field=field, value=value)
-    if any(isinstance(item, list | dict | bool) for item in value):
+    if any(isinstance(item, list | tuple | dict | bool) for item in value):
         raise RowFault("bad_options", "an option is no text", field=field, value=value)
     options = tuple(plain_number(item) if not isinstance(item, str) else item for item in value)
     if required and (problem := _options_problem(options)):

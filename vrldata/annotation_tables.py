@@ -11,7 +11,7 @@ from typing import Any
 
 from vrldata.annotation_blocks import PARQUET, BlockReader, OpenFile
 from vrldata.annotation_faults import FileFault, RawRow, RowFault
-from vrldata.annotation_fields import FieldNames, missing_name, missing_text
+from vrldata.annotation_fields import Columns, FieldNames, missing_name, missing_text
 from vrldata.errors import AnnotationError, missing_extra
 
 MAX_CELL_CHARS = 64 << 20
@@ -74,10 +74,12 @@ def _delimiter(header: str, field: str) -> str:
     """A comma or a tab. Other delimiters are refused, since their files write numbers with commas too."""
     if "," not in header and "\t" in header:
         return "\t"
-    if "," not in header and ";" in header:
+    other = next((sign for sign in ";|" if "," not in header and sign in header), None)
+    if other:
         raise FileFault(
             "delimiter",
-            "the column is missing: the delimiter is ';', expected ','. Save the file as comma-separated CSV",
+            f"the column is missing: the delimiter is {other!r}, expected ','. Save the file as "
+            "comma-separated CSV",
             line=1,
             field=field,
         )
@@ -184,14 +186,44 @@ def _unpacked(file: OpenFile) -> bytes:
 
 
 def _table_rows(present: Sequence[str], batches: Iterator[Any], names: FieldNames | None) -> Iterator[RawRow]:
+    twice = next((name for name in present if present.count(name) > 1), None)
+    if twice:
+        raise FileFault("duplicate_column", f"the table names the column {twice!r} twice", field=twice)
     check_columns(present, names=names)
+    columns = (names or FieldNames()).columns(present)
     index = 0
     for batch in batches:
-        for fields in batch.to_pylist():
-            yield RawRow(line=None, row=index, fields=fields)
+        for fields in batch.to_pylist(maps_as_pydicts="lossy"):
+            fault = None
+            try:
+                _mend_fields(fields, columns)
+            except RowFault as found:
+                fault = found
+            yield RawRow(line=None, row=index, fields=fields, fault=fault)
             index += 1
     if not index:
         raise FileFault("no_rows", "the file holds no rows")
+
+
+def _mend_fields(fields: dict[str, Any], columns: Columns) -> None:
+    """Undo what a table's types do to known fields: text as bytes, options that a row lacks as null.
+
+    Raises:
+        RowFault: bytes that are no text.
+    """
+    for keys in columns.names.values():
+        for key in keys:
+            value = fields[key]
+            try:
+                if isinstance(value, bytes):
+                    fields[key] = value.decode()
+                elif isinstance(value, list) and any(isinstance(item, bytes) for item in value):
+                    fields[key] = [item.decode() if isinstance(item, bytes) else item for item in value]
+            except UnicodeDecodeError as error:
+                raise RowFault("not_utf8", "the bytes are not UTF-8", field=key, value=str(value)) from error
+    for key in columns.names["options"]:
+        if isinstance(fields[key], dict):
+            fields[key] = {name: text for name, text in fields[key].items() if text is not None}
 
 
 def hub_name(source: str) -> tuple[str, str | None] | None:

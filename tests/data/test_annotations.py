@@ -865,3 +865,49 @@ def test_only_a_file_is_a_medium(tmp_path: Path, make: Any, told: str) -> None:
     make(tmp_path / "a.mp4")
     row = {**ROW, "path": "a.mp4"}
     assert told in rejection(read_annotations([row], video_root=tmp_path, check_media=True))
+
+
+def read_table(tmp_path: Path, **columns: Any) -> Annotations:
+    """Two rows in Parquet; the columns given replace those of `ROW`."""
+    table = pyarrow.table({**{key: [value] * 2 for key, value in ROW.items()}, **columns})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    return read_annotations([tmp_path / "a.parquet"], video_root=tmp_path)
+
+
+def test_text_that_a_table_holds_as_bytes_is_text(tmp_path: Path) -> None:
+    """As writers do that leave the text mark of a column out."""
+    found = read_table(
+        tmp_path,
+        problem=pyarrow.array([b"Which tool?", b"caf\xe9"], pyarrow.binary()),
+        options=pyarrow.array([[b"saw", b"drill"]] * 2, pyarrow.list_(pyarrow.binary())),
+    )
+    (sample,) = found.samples
+    assert (sample.problem, sample.options) == ("Which tool?", ("saw", "drill"))
+    (rejected,) = found.rejected
+    assert (rejected.row, rejected.field, rejected.reason) == (1, "problem", "not_utf8")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pyarrow.array([{"A": "saw", "B": "drill", "C": None}] * 2),
+        pyarrow.array([[("A", "saw"), ("B", "drill")]] * 2, pyarrow.map_(pyarrow.string(), pyarrow.string())),
+    ],
+    ids=["struct", "map"],
+)
+def test_options_by_letter_may_be_a_struct_or_a_map_of_a_table(tmp_path: Path, options: Any) -> None:
+    found = read_table(tmp_path, options=options)
+    assert [sample.options for sample in found.samples] == [("A. saw", "B. drill")] * 2
+    assert not found.rejected
+
+
+def test_a_table_that_names_a_column_twice_is_refused(tmp_path: Path) -> None:
+    table = pyarrow.table([["q"], ["3"], ["5"]], names=["problem", "solution", "solution"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert "the column 'solution' twice" in rejection(read_annotations([tmp_path / "a.parquet"]))
+
+
+@pytest.mark.parametrize("sign", [";", "|"])
+def test_another_delimiter_is_named(tmp_path: Path, sign: str) -> None:
+    found = read(tmp_path, sign.join(["problem", "solution"]) + "\n" + sign.join(["q", "3"]) + "\n", "a.csv")
+    assert f"the delimiter is {sign!r}" in rejection(found)
