@@ -65,3 +65,37 @@ def test_sign_of_an_option_counts(content: str, right: bool) -> None:
 )
 def test_key_in_its_usual_forms(key: Any) -> None:
     assert score("mcq", "<answer>B</answer>", key, options=OPTIONS).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Answer: Option B",
+        "B, because the ladder is green.",
+        "B because the ladder is green",
+        "Hmm. It's (B).",
+        "Definitely B.",
+        "The answer is not A. It is B.",
+        "The answer is _B_.",
+        "B is therefore the answer.",
+        "A: is wrong\nB: is right\n\nFinal: B",
+        "B B",
+        "B选项正确",
+        "正解は「B」です。",
+        "La respuesta correcta es la B.",
+    ],
+)
+def test_letter_is_found_in_short_statements(response: str) -> None:
+    assert tolerant(response) == ("scored", "B")
+
+
+@pytest.mark.parametrize("response", ["N/A", "USA", "A.M.", "A man, because he runs", "It is a", "Vitamin E"])
+def test_capitals_that_choose_nothing(response: str) -> None:
+    assert tolerant(response)[0] == "unparsed"
+
+
+def test_option_inside_another_is_named_where_it_stands_alone() -> None:
+    options = ["A. 20", "B. 200", "C. a man", "D. a man and a woman"]
+    assert tolerant("a man and a woman", options=options) == ("scored", "D")
+    assert tolerant("It is 200.", options=options) == ("scored", "B")
+    assert tolerant("20 or 200", options=options)[0] == "ambiguous"

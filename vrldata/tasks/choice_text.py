@@ -7,7 +7,7 @@ where they are delimited or concluded. Two different letters are ambiguous, neve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from vrldata.tasks.choices import BARE_LETTER, Options, letter_list, lone_letters, read_answer, read_options
 from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, sentence
@@ -15,9 +15,9 @@ from vrldata.tasks.reading import Reading, Record, UnreadableAnswerError
 from vrldata.tasks.text import clean, collapse, comparable, nfkc
 
 _LEADING = re.compile(
-    r"[\s*_`\"'“”$({\[:：]{0,8}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
-    r"(?:(?:is|be|the|probably|likely|clearly|definitely|with|option|choice|letter|answer|选项)"
-    r"[\s:：*_(\[\"']{0,6}){0,4}([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])",
+    r"[\s*_`\"'“”$({\[<「『【:：、，]{0,8}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
+    r"(?:(?i:is|be|the|probably|likely|clearly|definitely|with|option|choice|letter|answer|选项|la|el|le|die|opción)"
+    r"[\s:：*_(\[\"'「]{0,6}){0,4}([A-Z])(?![A-Za-z0-9]|_[A-Za-z0-9]|['’][a-z]|-[a-z])",
 )
 _ANOTHER = re.compile(
     r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
@@ -33,11 +33,16 @@ _DRESSED = re.compile(
     rf"{_DRESS}(?:(?:option|choice|letter|answer|选项){_DRESS})?([A-Z]){_DRESS}", re.IGNORECASE
 )
 _LINE = re.compile(
-    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：][*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
+    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：](?![A-Z]\b)[*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
     re.MULTILINE,
 )
+# "B, because ..." leads a line as "B." does.
+_REASONED = re.compile(
+    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:,| ?[-–—])? (?:because|since)\b", re.MULTILINE
+)
+_REPEATED = re.compile(r"[\W_]*([A-Z])(?:[\W_]+\1){1,40}[\W_]*")
 _TRAILING = re.compile(
-    r"(?:[,:;–—-]|\b(?:is|be|so|thus|therefore|hence|think|believe|guess|say|option|choice|answer)\b)"
+    r"(?:[,:;–—-]|\b(?i:is|it['’]s|that['’]s|definitely|probably|certainly|clearly|surely|be|so|thus|therefore|hence|think|believe|guess|say|option|choice|answer)\b)"
     r"[\s(\[*\"']{1,4}([A-Z])[)\]*\"']{0,4}\s?[.!。]?$"
 )
 
@@ -58,7 +63,11 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     dressed = _DRESSED.fullmatch(plain) if len(plain) < 60 else None
     if dressed and dressed.group(1).isupper() and options.accepts(dressed.group(1)):
         return _reading(dressed.group(1), "whole")
-    if listed := letter_list(clean(plain)):
+    repeated = _REPEATED.fullmatch(plain) if len(plain) < 200 else None
+    if repeated and options.accepts(repeated.group(1)):
+        return _reading(repeated.group(1), "whole")
+    listed = letter_list(clean(plain))
+    if listed and all(options.accepts(letter) for letter in listed):
         raise UnreadableAnswerError(f"letters {', '.join(listed)} for a single answer", ambiguous=True)
     rules: tuple[tuple[str, Callable[[str, Options], str | None]], ...] = (
         ("conclusion", _concluded),
@@ -93,7 +102,11 @@ def _concluded(text: str, options: Options) -> str | None:
         letter = leading_letter(statement, options)
         if letter is not None:
             return letter
-    verdicts = [match.group(1) for match in LETTER_IS_RIGHT.finditer(text) if options.accepts(match.group(1))]
+    verdicts = [
+        letter
+        for match in LETTER_IS_RIGHT.finditer(text)
+        if options.accepts(letter := match.group(1) or match.group(2))
+    ]
     if verdicts:
         return verdicts[-1]
     for statement in statements:
@@ -137,6 +150,7 @@ def _refuse_contradiction(letter: str, text: str, options: Options) -> None:
 
 def _line_letter(text: str, options: Options) -> str | None:
     found = [(match.group(1), match.group(2) or "") for match in _LINE.finditer(text)]
+    found += [(match.group(1), "") for match in _REASONED.finditer(text)]
     letters = {letter for letter, _ in found if options.accepts(letter)}
     if len(letters) != 1:
         return None
@@ -147,35 +161,51 @@ def _line_letter(text: str, options: Options) -> str | None:
 
 
 def _option_text(text: str, options: Options) -> str | None:
-    """The one option whose text occurs in `text`; of nested ones the longest."""
+    """The one option whose text occurs in `text`; one that occurs only inside a longer one's does not."""
     folded = f" {comparable(text)} "
-    present = {
-        letter: option
+    places = {
+        letter: found
         for letter, option in options.texts.items()
-        if option and (len(option) > 1 or not option.isascii() or option.isdigit()) and _holds(folded, option)
+        if option and (len(option) > 1 or not option.isascii() or option.isdigit())
+        if (found := _places(folded, option))
     }
-    longest = [
+    own = [
         letter
-        for letter, option in present.items()
-        if not any(option in other and option != other for other in present.values())
+        for letter, found in places.items()
+        if not all(_covered(place, letter, places) for place in found)
     ]
-    if len(longest) > 1:
-        raise UnreadableAnswerError(f"the texts of options {', '.join(longest)} occur", ambiguous=True)
-    return longest[0] if longest else None
+    if len(own) > 1:
+        raise UnreadableAnswerError(f"the texts of options {', '.join(own)} occur", ambiguous=True)
+    return own[0] if own else None
 
 
-def _holds(text: str, option: str) -> bool:
+_MAX_PLACES = 16
+
+
+def _covered(place: tuple[int, int], letter: str, places: Mapping[str, Sequence[tuple[int, int]]]) -> bool:
+    """Whether a place lies inside that of another option, which is longer."""
+    return any(
+        start <= place[0] and place[1] <= end and end - start > place[1] - place[0]
+        for other, found in places.items()
+        if other != letter
+        for start, end in found
+    )
+
+
+def _places(text: str, option: str) -> list[tuple[int, int]]:
+    """Start and end of the first places where `option` stands as words of their own."""
+    found: list[tuple[int, int]] = []
     start = text.find(option)
-    while start >= 0:
+    while start >= 0 and len(found) < _MAX_PLACES:
         end = start + len(option)
         before, after = text[start - 1], text[end]
         part = (option[0].isdigit() and _NUMBER_BEFORE.search(text, max(0, start - 2), start)) or (
             option[-1].isdigit() and _NUMBER_AFTER.match(text, end)
         )
         if not part and (option[0].isascii() is False or not (before.isalnum() or after.isalnum())):
-            return True
+            found.append((start, end))
         start = text.find(option, start + 1)
-    return False
+    return found
 
 
 # An option that is a number is not named by a longer one that holds it: 3 in 3.5, 10 in 00:10.

@@ -27,12 +27,21 @@ _ANSWER_IS: tuple[tuple[str, str], ...] = (
     ("đáp án", r"\bđáp án(?: đúng)?(?: là|\s?[:：])"),
     ("cevap", r"\b(?:doğru )?cevap\s?[:：]?"),
     ("الإجابة|الجواب", r"(?:الإجابة|الجواب)(?: الصحيحة| الصحيح)?(?: هي| هو|\s?[:：])"),
-    ("उत्तर", r"(?:सही )?उत्तर(?: है|\s?[:：])"),
+    ("उत्तर", r"(?:सही )?उत्तर(?: है|\s?[:：])?"),
 )
 _CHOOSE: tuple[tuple[str, str], ...] = (
     ("option|choice", rf"\b(?:correct|right|best|final|my) (?:option|choice){_DRESS}{_IS}"),
     ("option|choice", rf"\b(?:option|choice){_DRESS}{_IS}"),
     ("correct", r"\bcorrect(?: one)?\s?[:：]"),
+    (
+        "final|verdict|decision|selection|prediction",
+        r"\b(?:final|verdict|decision|selection|prediction)\s?[:：]",
+    ),
+    # "it is B", where the letter ends the clause
+    (
+        "it is|it's|it’s",
+        r"\bit(?: is|['’]s)(?= (?:option |choice )?[(\[*]{0,3}(?-i:[A-Z])[)\]*]{0,3}(?:[.!,;]|\Z))",
+    ),
     (
         "choos|select|pick|go with|going with|opt for",
         r"\b(?:choose|select|pick|choosing|selecting|picking|go with|going with|opt for)\b",
@@ -85,8 +94,10 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 ANSWER_IS = Phrases(_ANSWER_IS)
 CHOICE_IS = Phrases((*_ANSWER_IS, *_CHOOSE))
 LETTER_IS_RIGHT = re.compile(
-    r"(?<![A-Za-z0-9])([A-Z])[)\]*.\"']{0,4} (?:is|must be|should be) (?:clearly |definitely |most likely )?"
-    r"(?:the )?(?:most )?(?:correct|right|best|accurate|appropriate|likely)\b"
+    r"(?<![A-Za-z0-9])([A-Z])[)\]*.\"']{0,4} (?:is|must be|should be) "
+    r"(?:clearly |definitely |most likely |therefore |thus |indeed )?"
+    r"(?:the )?(?:most )?(?:correct|right|best|accurate|appropriate|likely|answer)\b"
+    r"|(?<![A-Za-z0-9])([A-Z])\s?(?:选项)?(?:是|が|は)?(?:正确|正解|对的)"
 )
 
 _MAX_CONCLUSIONS = 32
