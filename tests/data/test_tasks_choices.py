@@ -61,7 +61,18 @@ def test_sign_of_an_option_counts(content: str, right: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [["B"], "['B']", '["B"]', "<answer>B</answer>", "green ladder", "(B) green ladder"]
+    "key",
+    [
+        ["B"],
+        "['B']",
+        '["B"]',
+        "<answer>B</answer>",
+        "<ANSWER>B</ANSWER>",
+        "Option B",
+        "The answer is (B).",
+        "green ladder",
+        "(B) green ladder",
+    ],
 )
 def test_key_in_its_usual_forms(key: Any) -> None:
     assert score("mcq", "<answer>B</answer>", key, options=OPTIONS).accuracy == 1.0

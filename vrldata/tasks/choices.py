@@ -25,6 +25,10 @@ _LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_])(?<![a-z]['’-])([A-Z])(?![A-Za-z
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
 _LETTER_LIST = re.compile(r"[A-Z](?:\s{0,3}(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s{0,3}[A-Z])+")
+_CALLED = re.compile(
+    r"(?i:(?:the )?(?:correct )?(?:option|choice|answer|选项|答案)(?: is|是)?)\s{0,3}[:：]?\s{0,3}"
+    r"[(\[]?([A-Z])[)\].]{0,2}"
+)
 _LIST_DRESS = str.maketrans("", "", "()[]{}.*'\"`")
 
 
@@ -118,6 +122,8 @@ def _key_letters(key: str, texts: tuple[str, ...]) -> frozenset[str]:
         if len(named) > 1:
             raise UnreadableGoldError(f"key {key!r} is the text of options {', '.join(named)}")
         return frozenset(named)
+    if (called := _CALLED.fullmatch(text)) and options.accepts(called.group(1)):
+        return frozenset(called.group(1))
     if pair := _LETTER_AND_TEXT.fullmatch(text):
         letter = (pair.group(1) or pair.group(2)).upper()
         others = [other for other in options.named_by(pair.group(3)) if other != letter]

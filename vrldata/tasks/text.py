@@ -151,9 +151,16 @@ _LANGUAGE = re.compile(r"^[A-Za-z0-9_+-]{1,12}(?=\s|[{\[])")
 
 
 def unwrap_answer_tag(text: str) -> str:
-    """Gold text without the `<answer>` wrapper that many data sets put around it."""
-    opening = text.rfind("<answer>")
+    """Gold text without the `<answer>` wrapper that many data sets put around it.
+
+    >>> unwrap_answer_tag("<think>seen</think><Answer> B </Answer>")
+    'B'
+    """
+    folded = text.lower()
+    if len(folded) != len(text):
+        folded = text
+    opening = folded.rfind("<answer>")
     if opening < 0:
         return text.strip()
-    closing = text.find("</answer>", opening)
+    closing = folded.find("</answer>", opening)
     return text[opening + len("<answer>") : closing if closing >= 0 else len(text)].strip()
