@@ -51,6 +51,8 @@ def test_preference_verdicts(content: str, key: Any) -> None:
         ("\\frac{\\pi}{2}", "\\pi/2", 1.0),
         ("xy", "yx", 1.0),
         ("30°", "30^{\\circ}", 1.0),
+        ("0.1\\overline{6}", "\\frac{1}{6}", 1.0),
+        ("\\varnothing", "\\emptyset", 1.0),
         ("x^2+1", "x^2+1.001", 0.0),
         ("(x+1)^{999}", "1.5", 0.0),
     ],

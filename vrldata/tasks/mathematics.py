@@ -25,6 +25,7 @@ CHILD_MODULE = "vrldata.tasks.symbolic"
 MAX_ANSWER_CHARS = 512
 
 _SPACING = re.compile(r"\\[,;:!]|\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])|\\ |[\s$]")
+_REPEATING = re.compile(r"(?<![\d.])(\d{0,12})\.(\d{0,12})\\overline\s?\{(\d{1,12})\}")
 _DEGREES = re.compile(r"\^\{?\\circ\}?|\\degree(?![A-Za-z])")
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s'’-]+[^\W\d_]+)*", re.UNICODE)
@@ -144,6 +145,7 @@ def equal(answer: str, key: str, record: Record) -> bool:
     Raises:
         ScorerTimeoutError: the symbolic comparison did not end in time.
     """
+    answer, key = (_REPEATING.sub(_as_fraction, text) for text in (answer, key))
     if _normal(answer) == _normal(key):
         return True
     words, key_words = _plain_words(answer), _plain_words(key)
@@ -175,8 +177,16 @@ def _worker() -> Any:
     return shared_worker(CHILD_MODULE)
 
 
+def _as_fraction(match: re.Match[str]) -> str:
+    whole, fixed, repeated = match.groups()
+    top = int(whole + fixed + repeated) - int(whole + fixed or 0)
+    return f"\\frac{{{top}}}{{{10 ** len(fixed) * (10 ** len(repeated) - 1)}}}"
+
+
 def _normal(text: str) -> str:
-    plain = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    plain = (
+        text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\varnothing", "\\emptyset")
+    )
     return _DEGREES.sub("°", _SPACING.sub("", plain))
 
 
