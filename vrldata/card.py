@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import StoreError
+from vrldata.location import check_whole
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
@@ -68,6 +69,7 @@ def write_card(dataset: Dataset, path: str | Path | None = None) -> Path:
     from vrldata.releases import list_releases
     from vrldata.rows_output import whole_file
 
+    check_whole(dataset.uri, "a card")
     if path is None and not dataset.is_local:
         raise StoreError(f"{dataset.uri}: is not local; name a file with --out")
     target = Path(path).expanduser() if path is not None else Path(dataset.root) / "README.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import typer
@@ -31,9 +32,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Command to its module in `vrldata.commands` and the function there, in the order of the help text."""
 
+_COMMENT = re.compile(r"--[^=\s]*\s")
+
 
 class LazyCommands(CommandGroup):
     """The commands of `COMMANDS`; a module is imported when one of its commands is asked for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take a statement that begins with a comment (`-- by type`) for a statement, not for an option."""
+        if "query" in args:
+            args = [f" {arg}" if _COMMENT.match(arg) else arg for arg in args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the help text."""

@@ -52,6 +52,20 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and e
 LogJsonOption = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from vrldata import __version__
+
+        typer.echo(f"vrl {__version__}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+]
+
+
 class CommandGroup(TyperGroup):
     """Commands that take the options of the program before or after their name: `vrldata info clips -q`."""
 
@@ -85,7 +99,10 @@ def new_app(help_text: str) -> typer.Typer:
 
     @app.callback()
     def common(
-        verbose: VerboseOption = 0, quiet: QuietOption = False, log_json: LogJsonOption = False
+        verbose: VerboseOption = 0,
+        quiet: QuietOption = False,
+        log_json: LogJsonOption = False,
+        version: VersionOption = False,
     ) -> None:
         setup_logging(-1 if quiet else verbose, log_json=log_json)
 
@@ -122,6 +139,12 @@ def run(app: typer.Typer) -> None:
         # the reader of our output has left, such as `head`; point stdout elsewhere so that exit stays silent
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # a file that the user named, or one beside it: no place, no permission, a folder
+        typer.echo(f"error: {shown(str(error.filename))}: {error.strerror}", err=True)
+        sys.exit(VRLError.exit_code)
 
 
 def print_result(result: dict[str, Any], *, as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vrldata.commits import committed, delete_rows, lance_message, maintain_indexes, writable
 from vrldata.errors import StoreError
 from vrldata.failures import current_and_past_failures
+from vrldata.location import check_whole
 from vrldata.tables import TABLES, now
 from vrldata.verification import verify
 
@@ -54,6 +55,7 @@ def compact(dataset: Dataset, *, frames: bool = False) -> CompactionReport:
     Raises:
         StoreError: the dataset cannot be written, or a payload came out damaged; the old version is restored.
     """
+    check_whole(dataset.uri, "compact")
     before: dict[str, int] = {}
     after: dict[str, int] = {}
     indexed: dict[str, list[str]] = {}
@@ -101,6 +103,7 @@ def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: boo
     """
     from vrldata.releases import repair_tags
 
+    check_whole(dataset.uri, "gc")
     # a release whose maker was killed before it could set the tags must not lose its versions
     repair_tags(dataset)
     past_failures = _drop_past_failures(dataset, older_than)

@@ -305,6 +305,7 @@ def diff(dataset: Dataset, a: str, b: str) -> dict[str, TableDiff]:
     Raises:
         UriError: no such release.
     """
+    check_whole(dataset.uri, "diff")
     before, after = (_pinned_tables(dataset, name) for name in (a, b))
     return {table: _table_diff(table, before[table], after[table]) for table in sorted(PINNED)}
 

@@ -164,3 +164,5 @@ def _check_columns(names: Sequence[str], known: Sequence[str], table: str) -> No
         if name not in known:
             hint = nearest(name, known) or f" Columns: {', '.join(known)}."
             raise FilterError(f"no column {name!r} in {table}.{hint}")
+        if names.count(name) > 1:
+            raise FilterError(f"column {name!r} is named twice")

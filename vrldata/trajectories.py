@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vrldata.annotation_faults import FileFault, Rejection, RowFault, file_rejection, row_rejection
-from vrldata.errors import AnnotationError
+from vrldata.errors import AnnotationError, nearest
 from vrldata.log import progress
 from vrldata.trajectory_files import read_rows
 from vrldata.trajectory_rows import SOURCES, ImportDefaults, own_names, read_trajectories
@@ -100,12 +100,17 @@ def import_trajectories(
         protocol: rules of scoring, see `tasks.PROTOCOLS`.
 
     Raises:
-        AnnotationError: a file does not exist, or `source` is unknown. StoreError: the dataset is read-only.
+        AnnotationError: a file does not exist, or `source` or `protocol` is unknown. StoreError: the dataset
+            is read-only.
     """
     from vrldata.commits import writable
+    from vrldata.tasks.protocols import PROTOCOLS
 
-    if source not in SOURCES:
-        raise AnnotationError(f"source {source!r}: expected one of {', '.join(SOURCES)}")
+    for name, value, known in (("source", source, SOURCES), ("protocol", protocol, tuple(PROTOCOLS))):
+        if value not in known:
+            raise AnnotationError(
+                f"{name} {value!r}: expected one of {', '.join(known)}.{nearest(value, known)}"
+            )
     writable(dataset, "trajectories")
     paths = [Path(file).expanduser() for file in files]
     for path in paths:

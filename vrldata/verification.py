@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import ConfigError, DecodeError, StoreError
+from vrldata.location import check_whole
 from vrldata.log import progress
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import PRIMARY_KEYS, TABLES
@@ -75,6 +76,7 @@ def verify(
     Raises:
         StoreError: a table cannot be read at all, or rows are to be dropped from a release.
     """
+    check_whole(dataset.uri, "verify")
     problems: list[Problem] = []
     rows: dict[str, int] = {}
     for table in TABLES:

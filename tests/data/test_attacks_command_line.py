@@ -210,3 +210,54 @@ def test_a_ray_cluster_that_is_not_there_is_one_line(source: Path, tmp_path: Pat
     pytest.importorskip("ray")
     build = ["build", source / "train.jsonl", "--video-root", source, "--out", tmp_path / "clips"]
     one_error(run(*build, "--ray", address), f"--ray {address}: no cluster there")
+
+
+@pytest.fixture(scope="module")
+def clips_folder(
+    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., vrldata.Dataset]
+) -> Path:
+    """A dataset with one sample and one release."""
+    root = tmp_path_factory.mktemp("clips") / "clips"
+    make_dataset(root, 1).create_release("v1")
+    return root
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "{root}", "SELECT 1", "--out", "{file}/a.csv"),
+        ("export", "{root}", "--format", "jsonl", "--out", "{file}/folder"),
+        ("preview", "{root}", "--png", "{file}/a.png"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_place_that_cannot_be_written_is_one_line(
+    clips_folder: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").write_text("")
+    given = [argument.format(root=clips_folder, file=tmp_path / "file") for argument in arguments]
+    one_error(run(*given), "Not a directory")
+
+
+@pytest.mark.parametrize("command", [("verify",), ("compact",), ("gc",), ("diff", "v1", "latest"), ("card",)])
+def test_what_concerns_the_whole_dataset_takes_no_selection(
+    clips_folder: Path, command: tuple[str, ...]
+) -> None:
+    done = run(command[0], f"{clips_folder}?limit=1", *command[1:])
+    one_error(done, "takes the whole dataset: leave out ?filter")
+
+
+def test_a_statement_may_begin_with_a_comment(clips_folder: Path) -> None:
+    done = run("query", clips_folder, "-- how many\nSELECT count(*) AS n FROM samples", "--format", "jsonl")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"n": 1})
+
+
+def test_an_unknown_protocol_stores_nothing(clips_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"sample_id": "s0", "response": "A"}))
+    done = run("add-trajectories", clips_folder, tmp_path / "a.jsonl", "--protocol", "trian")
+    one_error(done, "Did you mean 'train'?")
+    assert vrldata.open(clips_folder).trajectories.count() == 0
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version").stdout == f"vrl {vrldata.__version__}\n"

@@ -389,3 +389,8 @@ def test_environment_names_the_endpoint_of_object_stores(monkeypatch: pytest.Mon
     assert dataset.storage_options == {"endpoint": "http://127.0.0.1:9000", "allow_http": "true"}
     assert not dataset.is_local
     assert os.environ["AWS_ENDPOINT_URL"] not in repr(dataset)
+
+
+def test_a_column_named_twice_is_a_wrong_selection(clips: vrldata.Dataset) -> None:
+    with pytest.raises(vrldata.FilterError, match="column 'answer' is named twice"):
+        clips.samples.to_table(columns=["answer", "answer"])
