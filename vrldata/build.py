@@ -125,6 +125,7 @@ def build_dataset(
     started = time.monotonic()
     spec = spec or SamplingSpec()
     settings = _options({"codec": spec.codec, **options})
+    chooser = CodecChooser(settings.codec, settings.budget_bytes)
     root = _existing_folder(video_root)
     sources = [rows] if isinstance(rows, str | Path) else list(rows)
     read = read_annotations(
@@ -143,7 +144,7 @@ def build_dataset(
     with open_decoders(settings, start=start, with_torch=spec.resize == "exact") as pool:
         dataset.make_tables()
         rejected_file = _write_rejections(dataset, read.rejected)
-        writer = _write_frames(dataset, samples, media, root, settings, pool)
+        writer = _write_frames(dataset, samples, media, root, settings, chooser, pool)
     trajectories = add_offline(dataset, read.offline, samples)
     skipped = sum(rejection.reason == SKIPPED for rejection in read.rejected)
     for table in ("samples", "frames", "trajectories"):
@@ -172,10 +173,10 @@ def _write_frames(
     media: Sequence[Sequence[Medium]],
     root: Path,
     options: BuildOptions,
+    chooser: CodecChooser,
     pool: DecodePool | None,
 ) -> BuildWriter:
     """Bring `frames`, `failures` and `samples` up to date; what was done is in the writer."""
-    chooser = CodecChooser(options.codec, options.budget_bytes)
     all_media = {medium.clip_id: medium for own in media for medium in own}
     plan, failed_before = _plan(dataset, all_media.values(), root, options)
     writer = BuildWriter(

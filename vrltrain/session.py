@@ -61,6 +61,7 @@ FREE_KEYS = (
     "data.reader",
     "data.clip_cache_mb",
     "data.val",
+    "algorithm.reward.function_workers",
 )
 """Keys that may differ when a run goes on: they do not change what is learned."""
 

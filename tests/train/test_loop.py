@@ -191,7 +191,7 @@ def test_bad_samples_cost_only_themselves_and_are_counted(
     dataset = vrldata.open(own_dataset)
     good = next(dataset.iter_samples())
     bad = [
-        Sample(sample_id="no-such-type", problem="?", answer="A", problem_type="riddle", data_type="text"),
+        Sample(sample_id="no-number", problem="?", answer="blue", problem_type="numerical", data_type="text"),
         Sample(
             sample_id="bad-answer",
             problem="?",
@@ -218,7 +218,7 @@ def test_bad_samples_cost_only_themselves_and_are_counted(
     assert row["data/drawn_samples"] == 19
     stored = {one.sample_id for one in dataset.iter_trajectories(filter="source = 'rollout'")}
     assert len(stored) == 16
-    assert not stored & {"no-such-type", "bad-answer", "lost-clip"}
+    assert not stored & {"no-number", "bad-answer", "lost-clip"}
 
 
 def test_a_step_in_which_too_much_fails_stops_the_run(
