@@ -21,6 +21,7 @@ from vrldata.frame_collector import Allocate, FrameCollector
 from vrldata.frame_plan import FramePlan, metadata_of, plan_frames
 from vrldata.frame_reader import Walk, read_all
 from vrldata.media_file import find_media_file, read_head
+from vrldata.picture import check_picture_size
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.segment_reader import plan_segments, read_segments
 from vrldata.timeline import Timeline, joined, timeline_by_rate, timeline_of
@@ -179,6 +180,7 @@ def _decode_everything(
         threads = 1
         walk = read_all(file, table, threads, None)
     if not walk.pts:
+        check_picture_size(table.width, table.height)
         said = f": {walk.reason}" if walk.reason else ""
         raise DecodeError(
             f"{file}: none of its {len(table.pts)} packets ({table.codec}) could be decoded{said}"

@@ -160,6 +160,7 @@ class PacketTable:
         claimed_frames: frames by the header; 0 when it says nothing.
         stream_index: of the chosen stream.
         codec: name of the codec.
+        width: of the coded picture by the header; `height` likewise.
         complete: False when reading stopped at an error.
         timed: every packet has a time of its own, on one clock from start to end.
         display_times: the times are those of the container, not a guess from the order of decoding.
@@ -180,6 +181,8 @@ class PacketTable:
     claimed_frames: int
     stream_index: int
     codec: str
+    width: int
+    height: int
     complete: bool
     timed: bool
     display_times: bool
@@ -268,6 +271,8 @@ def _stream_facts(container: Any, stream: Any) -> dict[str, Any]:
         "claimed_frames": stream.frames or 0,
         "stream_index": stream.index,
         "codec": context.name,
+        "width": context.width,
+        "height": context.height,
         "broadcast": container.format.name in _BROADCASTS,
         "display_times": container.format.name not in _WITHOUT_DISPLAY_TIMES,
         "indexed": container.format.name == _INDEXED and not has_palette,

@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests.data.synthetic_video import number_in, picture
 from vrldata.decoding import decode
+from vrldata.errors import DecodeError
 from vrldata.sampling import SamplingSpec
 
 
@@ -109,3 +110,12 @@ def test_an_animated_avif_is_its_track_and_not_its_title_picture(tmp_path: Path)
     clip = decode(file, SamplingSpec(max_frames=4))
     assert clip.kind == "video"
     assert numbers(clip) == [0, 1, 2, 3]
+
+
+def test_a_picture_over_the_limit_is_named_with_the_limit(tmp_path: Path):
+    """A GIF of 100 bytes whose screen would take 13 GB."""
+    screen = b"GIF89a" + (65535).to_bytes(2, "little") * 2 + b"\x80\0\0" + bytes(6)
+    shown = b"!\xf9\x04\0\x0a\0\0\0," + bytes(4) + b"\1\0\1\0\0" + b"\x02\x02D\x01\0"
+    (tmp_path / "bomb.gif").write_bytes(screen + shown * 3 + b";")
+    with pytest.raises(DecodeError, match=r"65535 x 65535 is over the limit of 67108864 pixels"):
+        decode(tmp_path / "bomb.gif")
