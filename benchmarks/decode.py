@@ -29,7 +29,8 @@ import torch
 from machine import machine, write_figures
 
 from vrldata import coded_pictures, decoding
-from vrldata.decoding import available_cpus, decode
+from vrldata.decoding import decode
+from vrldata.processors import available_cpus
 from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import Segment
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, cast
 
 from vrldata.build_writer import BatchSize, BuildWriter
 from vrldata.codec_budget import Chooser, CodecChooser
-from vrldata.decoding import available_cpus
 from vrldata.errors import DecodeError
 from vrldata.frame_rows import EncodedClip, encode_clip
 from vrldata.log import progress
 from vrldata.media_file import source_fingerprint
+from vrldata.processors import available_cpus
 from vrldata.store import total_payload_bytes
 
 if TYPE_CHECKING:

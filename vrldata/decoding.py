@@ -22,6 +22,7 @@ from vrldata.frame_plan import FramePlan, metadata_of, plan_frames
 from vrldata.frame_reader import Walk, read_all
 from vrldata.media_file import find_media_file, read_head
 from vrldata.picture import check_picture_size
+from vrldata.processors import available_cpus
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.segment_reader import plan_segments, read_segments
 from vrldata.timeline import Timeline, joined, timeline_by_rate, timeline_of
@@ -117,12 +118,6 @@ def decoder_version(kind: str = "video") -> str:
 def default_threads() -> int:
     """Threads of one decoder: the CPUs of this process, at most 4."""
     return min(MAX_THREADS, available_cpus())
-
-
-def available_cpus() -> int:
-    """CPUs that this process may run on."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _allocate(shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from vrldata.errors import MissingExtraError, TaskError, VRLError, nearest
+from vrldata.processors import available_cpus
 from vrldata.tasks.code import execution_seconds
 from vrldata.tasks.killable import START_SECONDS, KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings
@@ -118,7 +118,7 @@ def _score_rows(
         hard_seconds=max(hard_seconds, soft_seconds),
         deadline=time.monotonic() + total_seconds if total_seconds is not None else float("inf"),
     )
-    return batch.run(workers or min(MAX_WORKERS, len(os.sched_getaffinity(0))))
+    return batch.run(workers or min(MAX_WORKERS, available_cpus()))
 
 
 def record_from_mapping(record: Mapping[str, Any], settings: ScoringSettings | None = None) -> Record:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import inspect
 import json
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from vrldata.errors import ConfigError, MissingExtraError, TaskError, nearest
 from vrldata.named_functions import absolute_name, load_function
+from vrldata.processors import available_cpus
 from vrldata.tasks.batch import MAX_WORKERS, record_from_mapping
 from vrldata.tasks.killable import KillableWorker
 from vrldata.tasks.reading import Record, ScorerTimeoutError, ScoringSettings, Weights
@@ -97,7 +97,7 @@ class RewardFunction:
         options_name = f"{purpose}-option" if purpose.startswith("--") else f"{purpose}_options"
         self._purpose = f"{purpose}: {name!r}"
         self._seconds = seconds
-        self._workers = workers or min(MAX_WORKERS, len(os.sched_getaffinity(0)))
+        self._workers = workers or min(MAX_WORKERS, available_cpus())
         self.batch = takes_batch(
             load_function(name, purpose=purpose),
             self.options,
