@@ -42,7 +42,18 @@ CONTENTS: dict[str, str] = {
     "deep XML": "<g>" * 5000,
     "marked section": "<![CDATA[" * 2000,
 }
+
+
+def nested(depth: int) -> Any:
+    """Lists in objects in lists, each holding the next one twice."""
+    value: Any = {}
+    for _ in range(depth):
+        value = {"boxes": [value, value], "time": value}
+    return value
+
+
 KEYS: list[Any] = [
+    *(nested(40), nested(3000)),
     *(None, True, -1, 1.5, math.nan, math.inf, 10**400, 10**5000, "", "\x00", "\ud800", [], [[]], {}, "B"),
     *({"time": None}, {"time": [math.nan, 1]}, {"boxes": {"1": None}}, {"boxes": [0, 0, 1, 10**400]}),
     *("{" * 10_000, "1" * 10_000, "a" * 70_000, "\\boxed{", "<svg", "def f(", b"bytes", object(), {1, 2}),

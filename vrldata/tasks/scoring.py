@@ -27,6 +27,7 @@ from vrldata.tasks import (
 from vrldata.tasks.coordinates import check_space
 from vrldata.tasks.extract import strict_answer
 from vrldata.tasks.killable import shared_limit
+from vrldata.tasks.loose_json import MAX_NESTING
 from vrldata.tasks.reading import (
     MAX_CONTENT_CHARS,
     Measured,
@@ -215,8 +216,21 @@ _DEFAULT_SETTINGS = ScoringSettings()
 
 
 def _is_huge(answer: Any) -> bool:
-    """Whether it is a whole number of so many digits that Python does not write it out."""
-    return isinstance(answer, int) and answer.bit_length() > 4096
+    """Whether Python does not write it out: a number of very many digits, or lists in lists in lists."""
+    if isinstance(answer, int):
+        return answer.bit_length() > 4096
+    level = {id(answer): answer}
+    for _ in range(MAX_NESTING):
+        parts = [
+            part
+            for item in level.values()
+            if isinstance(item, list | tuple | dict)
+            for part in (item.values() if isinstance(item, dict) else item)
+        ]
+        level = {id(part): part for part in parts if isinstance(part, list | tuple | dict)}
+        if not level:
+            return False
+    return True
 
 
 def option_texts(options: Sequence[str] | Mapping[str, str] | str | None) -> tuple[str, ...]:
