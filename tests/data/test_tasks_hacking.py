@@ -225,3 +225,68 @@ def test_both_polarities_and_nothing_else_earn_nothing(joint: str) -> None:
 @pytest.mark.parametrize("content", ["\\sqrt{3}", "3\\pi", "√3", "3 ± 1", "\\ln 3"])
 def test_a_formula_is_not_the_number_in_it(content: str) -> None:
     assert score("numerical", f"<answer>{content}</answer>", 3).accuracy == 0.0
+
+
+WORDS = ["red", "blue", "car", "bus", "runs"]
+CORNERS = st.tuples(*[st.integers(0, 20)] * 4).map(
+    lambda c: [min(c[0], c[2]), min(c[1], c[3]), max(c[0], c[2]), max(c[1], c[3])]
+)
+
+
+@given(first=CORNERS, second=CORNERS)
+@settings(max_examples=100, deadline=None)
+def test_box_overlap_is_symmetric_and_one_for_equal_boxes(first: list[int], second: list[int]) -> None:
+    there = score("rec", f'<answer>{{"boxes": {first}}}</answer>', second).accuracy
+    back = score("rec", f'<answer>{{"boxes": {second}}}</answer>', first).accuracy
+    assert there == pytest.approx(back, abs=1e-9)
+    assert (there == 1.0) == (first == second)
+
+
+@given(
+    boxes=st.lists(CORNERS, min_size=2, max_size=4),
+    said=st.lists(CORNERS, min_size=1, max_size=4),
+    more=st.lists(CORNERS, min_size=1, max_size=4),
+)
+@settings(max_examples=100, deadline=None)
+def test_boxes_that_fit_no_key_never_raise_the_score(
+    boxes: list[list[int]], said: list[list[int]], more: list[list[int]]
+) -> None:
+    elsewhere = [[x + 1000 for x in box] for box in more]
+    before = score("rec", f'<answer>{{"boxes": {said}}}</answer>', {"boxes": boxes}).accuracy
+    after = score("rec", f'<answer>{{"boxes": {said + elsewhere}}}</answer>', {"boxes": boxes}).accuracy
+    assert before is not None
+    assert after is not None
+    assert after <= before + 1e-9
+
+
+@given(
+    key=st.lists(st.sampled_from(WORDS), min_size=1, max_size=6),
+    said=st.lists(st.sampled_from(WORDS), min_size=1, max_size=6),
+    more=st.lists(st.sampled_from(["xylo", "zebra", "qux", "9"]), min_size=1, max_size=6),
+    problem_type=st.sampled_from(["open ended", "ocr"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_words_that_the_key_lacks_never_raise_the_score(
+    key: list[str], said: list[str], more: list[str], problem_type: str
+) -> None:
+    reference = " ".join(key)
+    before = score(problem_type, f"<answer>{' '.join(said)}</answer>", reference).accuracy
+    after = score(problem_type, f"<answer>{' '.join(said + more)}</answer>", reference).accuracy
+    assert before is not None
+    assert after is not None
+    assert after <= before + 1e-9
+
+
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), min_size=1, max_size=4),
+    more=st.integers(1, 99),
+)
+@settings(max_examples=100, deadline=None)
+def test_spans_outside_the_key_never_raise_the_score(spans: list[tuple[int, int]], more: int) -> None:
+    key = {"time": [[0, 20], [30, 50]]}
+    said = [[start, start + length] for start, length in spans]
+    before = score("tvg", f'<answer>{{"time": {said}}}</answer>', key).accuracy
+    after = score("tvg", f'<answer>{{"time": {[*said, [100, 100 + more]]}}}</answer>', key).accuracy
+    assert before is not None
+    assert after is not None
+    assert after <= before + 1e-9

@@ -18,6 +18,7 @@ MAX_STARTS = 64
 
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_TUPLE = re.compile(r"\(((?:\s{0,3}-?[\d.]{1,20}\s{0,3},?){1,8})\)")
 _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
 _UNQUOTED_NUMBER_KEY = re.compile(r"([{,]\s*)(\d{1,9}(?:\.\d{1,6})?)(\s*:)")
 
@@ -138,6 +139,8 @@ def _repaired(text: str) -> str:
         plain = plain.replace("'", '"')
     elif plain.count('"') == plain.count('\\"'):
         plain = plain.replace('\\"', '"')  # JSON that was written out as a JSON text
+    if "{" in plain or "[" in plain:
+        plain = _TUPLE.sub(r"[\1]", plain)
     pieces, last = [], 0
     for start, end in _strings(plain):
         pieces += [_repaired_outside(plain[last:start]), plain[start:end]]

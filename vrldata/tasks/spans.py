@@ -39,11 +39,12 @@ _TIME_NAMES = (
 _BOUND_NAMES = (("start", "end"), ("start_time", "end_time"), ("begin", "end"), ("from", "to"))
 _MAX_SPAN_CHARS = 200
 _TIME = r"(?:\d{1,3}(?::[0-5]?\d){1,2}(?:\.\d{1,9})?|\d{1,9}(?:\.\d{1,9})?)"
-_UNIT = r"(?:seconds|second|secs|sec|s|秒)?"
-_JOIN = r"(?:to|until|till|and|through|[-–—~～→]|到|至)"
-_NAME = r"(?:(?:second|seconds|t) ?=? ?)?"
+_UNIT = r"(?:seconds|second|secs|sec|segundos|sekunden|secondes|s|秒|초)?"
+_JOIN = r"(?:to|until|till|and|through|bis|a|à|[-–—~～→]|到|至|から|부터)"
+_NAME = r"(?:(?:second|seconds|t|第) ?=? ?)?"
 _RANGE = re.compile(
-    rf"(?<![\d.:]){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}(?P<end>{_TIME}) ?{_UNIT}(?![\w:])",
+    rf"(?<![\d.:]){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}"
+    rf"(?P<end>{_TIME}) ?{_UNIT}(?:まで|까지)?(?![\w:])",
     re.IGNORECASE,
 )
 # A comma without a blank may belong to one number.
@@ -129,7 +130,7 @@ def spans_in_text(text: str, *, whole: bool) -> list[Span]:
     """Spans that a text states, such as `3.0s to 8.0s`; only one that is the whole text if `whole`."""
     plain = _BLANKS.sub(" ", clean(text)).strip(" .。()[]")
     if whole:
-        bare = re.sub(r"^(?:from|between|从) ?", "", plain, flags=re.IGNORECASE)
+        bare = re.sub(r"^(?:from|between|de|von|从) ?", "", plain, flags=re.IGNORECASE)
         short = len(bare) <= _MAX_SPAN_CHARS
         match = (_RANGE.fullmatch(bare) or _PAIR.fullmatch(bare)) if short else None
         matches = [match] if match else []
