@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from vrldata.errors import TaskError
+from vrldata.tasks import score
 from vrldata.tasks.extract import strict_answer
 from vrldata.tasks.reading import ScoringSettings
 
@@ -57,6 +59,19 @@ def test_settings_loosen_or_tighten_the_rule() -> None:
     assert content("so \\boxed{B}", extraction="lenient") == "B"
     assert content("the answer is B", extraction="lenient") == "B"
     assert content("<think>the answer is B</think>I do not know", extraction="lenient") is None
+
+
+def test_reasoning_may_stand_in_other_tags() -> None:
+    tags = ("reasoning", "seed:think")
+    assert content("<reasoning>A</reasoning><answer>B</answer>", reasoning_tags=tags) == "B"
+    assert content("<reasoning><answer>A</answer></reasoning><answer>B</answer>", reasoning_tags=tags) == "B"
+    assert content("<seed:think><answer>B</answer>", reasoning_tags=tags) is None
+    assert content("<think><answer>B</answer>", reasoning_tags=()) == "B"
+    settings = ScoringSettings(reasoning_tags=tags)
+    result = score("mcq", "<reasoning>The answer is A</reasoning>B", "B", protocol="eval", settings=settings)
+    assert result.accuracy == 1.0
+    with pytest.raises(TaskError, match="reasoning_tags: '<think>'"):
+        ScoringSettings(reasoning_tags=("<think>",))
 
 
 def test_long_s_is_not_the_s_of_a_tag() -> None:

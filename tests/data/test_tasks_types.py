@@ -123,6 +123,7 @@ def test_key_that_is_no_option_masks_the_row(key: Any) -> None:
         ("point five", 0.5),
         ("1.2 million", 1_200_000),
         ("2 dozen", 24),
+        ("half a dozen", 6),
         ("三点五", 3.5),
         ("三分之一", 1 / 3),
         ("负五", -5),

@@ -6,12 +6,13 @@ Reading what the answer says is the work of each type's module. Every scan here 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from vrldata.tasks.reading import ScoringSettings
+from vrldata.tasks.reading import REASONING_TAGS, ScoringSettings
 from vrldata.tasks.text import last_boxed
 
-_THINK = re.compile(r"<(/?)(?:think|thought|thinking)>", re.IGNORECASE | re.ASCII)
 _ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 
 
@@ -25,10 +26,10 @@ class Extraction:
     truncated: bool = False
 
 
-def final_segment(response: str) -> tuple[str | None, bool]:
+def final_segment(response: str, tags: Sequence[str] = REASONING_TAGS) -> tuple[str | None, bool]:
     """Text after the reasoning, and whether a reasoning block was closed. None: the reasoning never ends."""
     last_open, last_close = -1, -1
-    for match in _THINK.finditer(response):
+    for match in _reasoning(tuple(tags)).finditer(response):
         if match.group(1):
             last_close = match.end()
         else:
@@ -40,9 +41,15 @@ def final_segment(response: str) -> tuple[str | None, bool]:
     return response, False
 
 
+@lru_cache(maxsize=64)
+def _reasoning(tags: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(re.escape(tag) for tag in tags) or "(?!)"
+    return re.compile(rf"<(/?)(?:{names})>", re.IGNORECASE | re.ASCII)
+
+
 def strict_answer(response: str, settings: ScoringSettings) -> Extraction:
     """The content of the one `<answer>` block of the final segment (protocol `train`)."""
-    segment, reasoned = final_segment(response)
+    segment, reasoned = final_segment(response, settings.reasoning_tags)
     if segment is None:
         return Extraction(text=None, reason="the reasoning is never closed", truncated=True)
     if settings.require_think and not reasoned:

@@ -75,7 +75,7 @@ def _question(record: Record, protocol: str) -> Question | Score:
         plain = score_record(record, "eval")
         if plain.status != "needs_judge":
             return plain
-        answer = free_answer(final_segment(record.response)[0] or "")
+        answer = free_answer(final_segment(record.response, record.settings.reasoning_tags)[0] or "")
     return Question(problem=record.problem, reference=gold, answer=answer)
 
 

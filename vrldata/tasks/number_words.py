@@ -37,6 +37,7 @@ _AND_SHARE = re.compile(
     rf"(?<=[a-z\d])\s+and\s+(?:({'|'.join(_COUNTS)})[\s-])?({'|'.join(_PARTS)})\b", re.IGNORECASE
 )
 _BEFORE_SHARE = re.compile(rf"(?:\b(?:{_WORD})|(?<![\d/])\d{{1,6}})\Z", re.IGNORECASE)
+_HALF_DOZEN = re.compile(r"\bhalf (?:a )?dozen\b", re.IGNORECASE)
 _POINT = re.compile(rf"(?:(minus|negative)\s)?point((?:\s(?:{_WORD}))+)[.!]?", re.IGNORECASE)
 
 _CHINESE_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
@@ -70,6 +71,7 @@ def digits_for_words(text: str) -> str:
         return f"{_COUNTS[(share.group(1) or 'a').lower()]}/{_PARTS[share.group(2).lower()]}"
     if _POINT.fullmatch(text.strip()):
         text = text.replace("point", "zero point", 1).replace("Point", "zero point", 1)
+    text = _HALF_DOZEN.sub("6", text)
     text = _AND_SHARE.sub(_mixed, text)
     text = _DIGIT_SCALE.sub(_scaled, text)
     if _ANY_WORD.search(text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from vrldata.tasks.registry import check_policy
 
 MAX_CONTENT_CHARS = 65536
 """Longer answers are not parsed: no gold answer comes near, and every parser here is linear up to it."""
+
+
+REASONING_TAGS = ("think", "thought", "thinking")
 
 
 class UnreadableAnswerError(TaskError):
@@ -53,6 +57,7 @@ class ScoringSettings:
         multi_answer: what several answer tags mean: `reject` (no answer) or `last`.
         require_think: a closed reasoning block must stand before the answer.
         strict_tail: nothing may stand after the answer.
+        reasoning_tags: names of the tags around reasoning, such as `think`; what they hold never counts.
         integer_tolerance: allowed difference where the key is a whole number.
         absolute_tolerance: upper bound of the allowed difference elsewhere.
         relative_tolerance: allowed share of the key elsewhere.
@@ -77,6 +82,7 @@ class ScoringSettings:
     multi_answer: str = "reject"
     require_think: bool = False
     strict_tail: bool = False
+    reasoning_tags: tuple[str, ...] = REASONING_TAGS
     integer_tolerance: float = 1e-6
     absolute_tolerance: float = 0.005
     relative_tolerance: float = 0.01
@@ -95,6 +101,12 @@ class ScoringSettings:
         _one_of("multi_answer", self.multi_answer, ("reject", "last"))
         _one_of("frame_agg", self.frame_agg, ("union", "gt", "intersection"))
         _one_of("ocr_mode", self.ocr_mode, ("error_rate", "exact"))
+        object.__setattr__(self, "reasoning_tags", tuple(self.reasoning_tags))
+        for tag in self.reasoning_tags:
+            if not re.fullmatch(r"[A-Za-z][\w:-]{0,31}", tag, re.ASCII) or tag.lower() == "answer":
+                raise TaskError(
+                    f"reasoning_tags: {tag!r} is no name of a tag around reasoning, such as 'think'"
+                )
         check_policy("on_unknown_type", self.on_unknown_type)
         shape, _, parameter = self.iou_shape.partition(":")
         _one_of("iou_shape", shape, ("linear", "power", "threshold"))

@@ -47,7 +47,7 @@ def score_eval(record: Record) -> Score:
         gold = task.read_gold(record)
     except UnreadableGoldError as error:
         return unscored("bad_ground_truth", str(error))
-    segment, _ = final_segment(record.response)
+    segment, _ = final_segment(record.response, record.settings.reasoning_tags)
     cut = record.finish_reason == "length"
     if not record.response.strip():
         return _wrong("empty", "the response is empty")
