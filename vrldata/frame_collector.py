@@ -118,5 +118,7 @@ class FrameCollector:
         transfer = picture.hdr_transfer(frame)
         if transfer:
             self.notes[f"HDR ({transfer}) was converted to 8 bit without tone mapping"] = None
+        if picture.unknown_matrix(frame):
+            self.notes["the colour matrix is one that cannot be converted: read as BT.601"] = None
         if not geometry.orientation.exact:
             self.notes["the rotation tag is no multiple of 90 degrees and was rounded"] = None

@@ -14,7 +14,15 @@ from typing import Any
 
 from vrldata import picture
 from vrldata.frame_collector import FrameCollector
-from vrldata.video_stream import PacketTable, bound_decoder, open_video, reason_of, refuse_shortage
+from vrldata.video_stream import (
+    PacketTable,
+    bound_decoder,
+    open_video,
+    packets_in,
+    reason_of,
+    refuse_shortage,
+    stream_of,
+)
 
 
 @dataclass(slots=True)
@@ -73,7 +81,7 @@ def read_all(file: Path, table: PacketTable, threads: int, collector: FrameColle
     """
     walk = Walk()
     with open_video(file) as container:
-        stream = container.streams[table.stream_index]
+        stream = stream_of(container, table)
         bound_decoder(stream, threads)
         for frame in _decoded(container, stream, walk):
             ordinal = len(walk.pts)
@@ -87,7 +95,7 @@ def read_all(file: Path, table: PacketTable, threads: int, collector: FrameColle
 def _decoded(container: Any, stream: Any, walk: Walk) -> Iterator[Any]:
     import av
 
-    packets = container.demux(stream)
+    packets = packets_in(container, stream)
     while True:
         try:
             packet = next(packets, None)

@@ -2,7 +2,8 @@
 
 Which frames, and when they are shown, is decided elsewhere. Policies that a file's tags leave open:
 
-- Untagged YUV is read as BT.601 limited range, as FFmpeg reads it.
+- Untagged YUV is read as BT.601 limited range, as FFmpeg reads it; so is YUV with a matrix that the
+  conversion lacks, with a warning from the caller.
 - HDR (PQ, HLG) is converted by its matrix without tone mapping; the caller records a warning.
 - Alpha is dropped. Interlaced frames are kept as they are woven.
 """
@@ -26,6 +27,7 @@ MAX_PICTURE_PIXELS = 1 << 26
 _HDR_TRANSFERS = {16: "PQ", 18: "HLG"}
 # codes of ISO/IEC 23091-2 MatrixCoefficients to the names that swscale knows; 0 is RGB, 2 is unspecified
 _MATRICES = {1: "ITU709", 4: "FCC", 5: "ITU601", 6: "ITU601", 7: "SMPTE240M", 9: 9, 10: 9}
+_UNSPECIFIED = 2
 _LIMITED, _FULL = 1, 2
 
 
@@ -137,6 +139,8 @@ def to_rgb(frame: Any, reformatter: Any) -> NDArray[np.uint8]:
     A view of the converted picture, without a copy. `reformatter` is an `av.video.reformatter.
     VideoReformatter`, which keeps its tables from frame to frame.
     """
+    import av
+
     is_rgb = frame.format.is_rgb or frame.format.has_palette
     options: dict[str, Any] = {}
     if not is_rgb:
@@ -145,9 +149,22 @@ def to_rgb(frame: Any, reformatter: Any) -> NDArray[np.uint8]:
         matrix = _MATRICES.get(int(frame.colorspace))
         if matrix is not None:
             options["src_colorspace"] = matrix
-    plane = reformatter.reformat(frame, format="rgb24", threads=1, **options).planes[0]
+        elif unknown_matrix(frame):
+            frame.colorspace = _UNSPECIFIED
+    try:
+        plane = reformatter.reformat(frame, format="rgb24", threads=1, **options).planes[0]
+    except av.error.FFmpegError as error:
+        if isinstance(error, MemoryError):
+            raise
+        raise DecodeError(f"a picture in {frame.format.name} cannot be converted to RGB: {error}") from error
     lines = np.frombuffer(plane, dtype=np.uint8).reshape(plane.height, plane.line_size)
     return lines[:, : plane.width * 3].reshape(plane.height, plane.width, 3)
+
+
+def unknown_matrix(frame: Any) -> bool:
+    """Whether a YUV frame is tagged with a matrix that the conversion lacks (YCgCo, ICtCp, derived ones)."""
+    is_rgb = frame.format.is_rgb or frame.format.has_palette
+    return not is_rgb and int(frame.colorspace) not in (0, _UNSPECIFIED, *_MATRICES)
 
 
 def _range_of(frame: Any) -> int:

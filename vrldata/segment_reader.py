@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from vrldata import picture
 from vrldata.coded_pictures import ReferenceReader
 from vrldata.frame_collector import FrameCollector
-from vrldata.video_stream import PacketTable, bound_decoder, open_video, refuse_shortage
+from vrldata.video_stream import (
+    PacketTable,
+    bound_decoder,
+    open_video,
+    packets_in,
+    refuse_shortage,
+    stream_of,
+)
 
 SEEK_COST = 12
 """Packets whose decoding takes about as long as one jump: seek, restart of the decoder, late output."""
@@ -134,7 +141,7 @@ def read_segments(
     if not table.complete:
         return False
     with nullcontext(opened) if opened is not None else open_video(file) as container:
-        stream = container.streams[table.stream_index]
+        stream = stream_of(container, table)
         bound_decoder(stream, threads)
         reading = _Reading(container, stream, table, frame_pts, collector)
         for number, segment in enumerate(segments):
@@ -209,7 +216,7 @@ class _Reading:
     def _decoded(self, segment: Segment) -> Iterator[Any]:
         decoder = self._stream.codec_context
         place, skipped = None, 0
-        for packet in self._container.demux(self._stream):
+        for packet in packets_in(self._container, self._stream):
             if not packet.size:
                 continue
             if place is None:

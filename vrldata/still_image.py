@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,19 @@ MAX_IMAGE_PIXELS = 1 << 27
 
 # formats that Pillow reads by itself; others start external programs or belong to editors
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
+# what Pillow's readers raise for damaged content; some index, unpack or divide by what they read
+_READ_ERRORS = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    Image.DecompressionBombError,
+)
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 
 
@@ -40,7 +54,7 @@ def is_still_image(content: bytes | mmap.mmap) -> bool:
         # one picture that says how often it is repeated was meant to move
         return content.find(b"NETSCAPE2.0", 0, 1024) < 0 and _num_gif_pictures(content) < 2
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return not (start[12:16] == b"VP8X" and bool(start[20] & 2))
+        return not (start[12:16] == b"VP8X" and len(start) > 20 and bool(start[20] & 2))
     if start[4:8] == b"ftyp":
         return start[8:12] in (b"avif", b"heic", b"heix", b"mif1")
     starts = (b"BM", b"II*\0", b"MM\0*", b"P6", b"P5", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51", b"\0\0\1\0")
@@ -120,8 +134,8 @@ def open_image(file: Path) -> Iterator[Image.Image]:
             yield image
     except UnidentifiedImageError as error:
         raise DecodeError(f"{file}: not an image that Pillow can read") from error
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DecodeError(f"{file}: the image cannot be decoded: {error}") from error
+    except _READ_ERRORS as error:
+        raise DecodeError(f"{file}: the image cannot be decoded: {error or type(error).__name__}") from error
 
 
 def decode_image(

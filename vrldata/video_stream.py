@@ -6,6 +6,7 @@ say about rate and length is worked out in `timeline`.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,10 @@ _STILL_IMAGE = 1 << 20
 _DEFAULT = 1
 
 
+_SPARE_BYTES = 1 << 28
+"""Memory that can be had where none has run out."""
+
+
 @contextmanager
 def open_video(file: Path) -> Iterator[Any]:
     """An open PyAV container for a local file; never a protocol, a playlist or a pattern, whatever its name.
@@ -99,10 +104,46 @@ def reason_of(error: BaseException) -> str:
     return " ".join(str(text).split())
 
 
+def packets_in(container: Any, stream: Any) -> Iterator[Any]:
+    """Packets of a stream, and what `av` raises on the way; empty ones at the end.
+
+    PyAV stumbles over a packet of a stream that was not there at first, as broadcasts have them.
+    """
+    while True:
+        try:
+            yield from container.demux(stream)
+        except IndexError:
+            continue
+        return
+
+
 def refuse_shortage(error: BaseException) -> None:
-    """Raise where memory ran out: that is no damage of the file."""
-    if isinstance(error, MemoryError):
+    """Raise where memory ran out: that is no damage of the file.
+
+    A damaged size asks for more than any machine has, while there is memory left.
+    """
+    if isinstance(error, MemoryError) and not _has_memory():
         raise MemoryError(f"FFmpeg: {reason_of(error)}") from error
+
+
+def _has_memory() -> bool:
+    try:
+        mmap.mmap(-1, _SPARE_BYTES).close()
+    except (OSError, MemoryError):
+        return False
+    return True
+
+
+def stream_of(container: Any, table: PacketTable) -> Any:
+    """The stream that `table` lists, in a container of the same file.
+
+    Raises:
+        DecodeError: it is not there.
+    """
+    found = next((stream for stream in container.streams if stream.index == table.stream_index), None)
+    if found is None:
+        raise DecodeError("it shows other streams each time it is opened; the file is damaged")
+    return found
 
 
 def choose_stream(file: Path, container: Any) -> Any:
@@ -139,7 +180,8 @@ def _disposition(stream: Any) -> int:
 def bound_decoder(stream: Any, threads: int) -> None:
     """Set the threads of a decoder that is not yet open; let it refuse pictures over the pixel limit."""
     stream.thread_type = "AUTO"
-    stream.codec_context.thread_count = threads
+    # what VP8 makes of damage depends on the threads, and it says nothing of the damage
+    stream.codec_context.thread_count = 1 if stream.codec_context.name == "vp8" else threads
     stream.codec_context.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}
 
 
@@ -235,7 +277,7 @@ def packets_of(file: Path, container: Any) -> PacketTable:
     stream = choose_stream(file, container)
     facts = _stream_facts(container, stream)
     try:
-        for packet in container.demux(stream):
+        for packet in packets_in(container, stream):
             if packet.size:
                 rows.append(
                     (

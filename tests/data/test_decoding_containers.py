@@ -120,3 +120,64 @@ def test_a_picture_over_the_limit_is_named_with_the_limit(tmp_path: Path, monkey
     file = write_video(tmp_path / "large.mp4", 4)
     with pytest.raises(DecodeError, match=r"large\.mp4: a picture of 192 x 128 is over the limit of 10000"):
         decode(file)
+
+
+def write_broadcast(file: Path, *, with_sound: bool) -> Path:
+    """Two seconds of a transport stream, numbered from 0."""
+    with av.open(str(file), "w", format="mpegts") as container:
+        stream = container.add_stream("libx264", rate=30, options={"g": "15", "preset": "ultrafast"})
+        stream.width, stream.height, stream.pix_fmt = 192, 96, "yuv420p"
+        sound = container.add_stream("mp2", rate=48_000) if with_sound else None
+        for number in range(60):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number, 96, 192), format="rgb24")))
+            if sound is not None:
+                silence = np.zeros((1, 2 * 1600), dtype=np.int16)
+                samples = av.AudioFrame.from_ndarray(silence, format="s16", layout="stereo")
+                samples.sample_rate = 48_000
+                container.mux(sound.encode(samples))
+        container.mux(stream.encode(None))
+    return file
+
+
+def test_a_sound_track_that_begins_midway_is_passed_over(tmp_path: Path):
+    parts = [write_broadcast(tmp_path / f"{sound}.ts", with_sound=sound) for sound in (False, True)]
+    file = tmp_path / "joined.ts"
+    file.write_bytes(b"".join(part.read_bytes() for part in parts))
+    clip = decode(file, SamplingSpec(fps=4))
+    assert clip.metadata.total_num_frames == 120
+    assert numbers(clip) == (clip.metadata.frame_indices % 60).tolist()
+
+
+def test_a_matrix_that_cannot_be_converted_is_told(tmp_path: Path):
+    """YCgCo by its tag."""
+    file = write_video(tmp_path / "a.mp4", 4, **{"x264-params": "colormatrix=YCgCo"})
+    clip = decode(file)
+    assert numbers(clip) == [0, 1, 2, 3]
+    assert any("read as BT.601" in warning for warning in clip.warnings)
+
+
+def test_a_size_that_no_machine_has_is_damage_and_not_a_shortage(monkeypatch: pytest.MonkeyPatch):
+    vrldata.video_stream.refuse_shortage(MemoryError("Cannot allocate memory"))
+    monkeypatch.setattr(vrldata.video_stream, "_SPARE_BYTES", 1 << 62)
+    with pytest.raises(MemoryError, match="Cannot allocate memory"):
+        vrldata.video_stream.refuse_shortage(MemoryError("Cannot allocate memory"))
+
+
+@pytest.mark.parametrize("suffix", ["avif", "webp", "png", "tiff", "jpg", "gif", "jp2"])
+def test_a_damaged_picture_is_a_reason_whatever_its_reader_stumbles_over(tmp_path: Path, suffix: str):
+    whole = io.BytesIO()
+    Image.fromarray(picture(5, 96, 192)).save(whole, {"jpg": "jpeg", "jp2": "jpeg2000"}.get(suffix, suffix))
+    random = np.random.default_rng(0)
+    file = tmp_path / f"a.{suffix}"
+    reasons = []
+    for _ in range(60):
+        content = np.frombuffer(whole.getvalue(), dtype=np.uint8).copy()
+        places = random.integers(0, min(len(content), 400), 3)
+        content[places] = random.integers(0, 256, 3)
+        file.write_bytes(content.tobytes()[: random.integers(20, len(content) + 1)])
+        try:
+            assert decode(file, SamplingSpec().for_image(), kind="image").frames.shape[0] == 1
+        except DecodeError as error:
+            reasons.append(str(error))
+    assert reasons
+    assert all(reason.startswith(str(file)) for reason in reasons)
