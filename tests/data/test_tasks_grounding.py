@@ -125,5 +125,23 @@ def test_quotes_without_end_take_linear_time(damage: str) -> None:
     assert time.process_time() - start < 2.0
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"time": [3, 8}',
+        '{"time": [3; 8]}',
+        '{"time": [3s, 8 s]}',
+        '{"time": [00:03, 00:08]}',
+        '{"time": [+3, 08.]}',
+        '{"time": ［3, 8］}',
+        '{"time": [3, 8] /* seconds */}',
+        "```json {'time': [3, 8], 'note': \"it's\"} ```",
+    ],
+)
+def test_damaged_json_is_mended(content: str) -> None:
+    result = train("tvg", content, [3, 8])
+    assert (result.accuracy, result.format) == (1.0, 0.5)
+
+
 def test_json_written_out_as_a_text_is_read() -> None:
     assert train("tvg", '{\\"time\\": [3, 8]}', [3, 8]).accuracy == 1.0

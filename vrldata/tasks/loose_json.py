@@ -18,6 +18,12 @@ MAX_STARTS = 64
 
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+# Times and numbers that JSON does not know: 10s, 00:10, 010, +10, 10.
+_BARE_TIME = re.compile(
+    r"(\A\s{0,3}:\s{0,3}|[\[,]\s{0,3})(\+?\d{1,9}(?::\d{1,2}){0,2}(?:\.\d{0,9})?\s?(?:s|sec|secs|seconds?)?)(?=\s{0,3}[,\]}])"
+)
+_JSON_NUMBER = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?")
+_SEMICOLON = re.compile(r"(?<=[\d\]}]);")
 _TUPLE = re.compile(r"\(((?:\s{0,3}-?[\d.]{1,20}\s{0,3},?){1,8})\)")
 _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
 _UNQUOTED_NUMBER_KEY = re.compile(r"([{,]\s*)(\d{1,9}(?:\.\d{1,6})?)(\s*:)")
@@ -161,21 +167,42 @@ def _strings(text: str) -> list[tuple[int, int]]:
 
 
 def _repaired_outside(text: str) -> str:
-    mended = _TRAILING_COMMA.sub(r"\1", text)
+    mended = _TRAILING_COMMA.sub(r"\1", _SEMICOLON.sub(",", text))
+    mended = _BARE_TIME.sub(_quoted_time, mended)
     mended = _BARE_KEY.sub(r'\1"\2"\3', mended)
     mended = _UNQUOTED_NUMBER_KEY.sub(r'\1"\2"\3', mended)
     return mended.replace("None", "null").replace("True", "true").replace("False", "false")
 
 
+def _quoted_time(match: re.Match[str]) -> str:
+    if _JSON_NUMBER.fullmatch(match.group(2)):
+        return match.group()
+    return f'{match.group(1)}"{match.group(2).lstrip("+").rstrip(".")}"'
+
+
 def _closed(text: str) -> str:
-    """`text` with the closing brackets that are missing at its very end."""
+    """`text` with the closing brackets that are missing, at most two."""
     start = min((index for index in (text.find("{"), text.find("[")) if index >= 0), default=-1)
     if start < 0:
         return text
     missing: list[str] = []
-    for character in re.findall(r"[{}\[\]]", text[start:]):
+    pieces, last, added = [text[:start]], start, 0
+    for bracket in re.finditer(r"[{}\[\]]", text[start:]):
+        character, place = bracket.group(), start + bracket.start()
         if character in "{[":
             missing.append("}" if character == "{" else "]")
-        elif not missing or missing.pop() != character:
+            continue
+        pieces.append(text[last:place])
+        last = place
+        if len(missing) > 1 and missing[-1] != character and missing[-2] == character:
+            pieces.append(missing.pop())
+            added += 1
+        if not missing or missing.pop() != character:
             return text
-    return text.rstrip().rstrip(",") + "".join(reversed(missing)) if len(missing) <= 2 else text
+    if added + len(missing) > _MAX_ADDED:
+        return text
+    pieces.append(text[last:].rstrip().rstrip(",") if missing else text[last:])
+    return "".join([*pieces, *reversed(missing)])
+
+
+_MAX_ADDED = 2
