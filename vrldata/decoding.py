@@ -29,7 +29,7 @@ from vrldata.timeline import Timeline, joined, timeline_by_rate, timeline_of
 from vrldata.types import Clip, VideoMetadata
 from vrldata.video_stream import PacketTable, open_video, packets_of
 
-PREPROCESS_VERSION = "vrl-1"
+PREPROCESS_VERSION = "vrl-2"
 """Changes when the same file and spec give other pixels: rows of another version are decoded again."""
 
 KINDS = ("video", "image")
