@@ -86,10 +86,10 @@ def open_decoders(
     Args:
         start: workers that are sure to have work, to start at once.
         with_torch: their jobs resize by torch.
+
+    Raises:
+        ConfigError: a limit is out of range.
     """
-    if options.ray_address is not None or options.workers == 0:
-        yield None
-        return
     from vrldata.decode_pool import DecodeLimits, open_pool
 
     limits = DecodeLimits(
@@ -98,6 +98,9 @@ def open_decoders(
         memory_limit_bytes=options.memory_limit_bytes,
         bytes_in_flight=options.bytes_in_flight,
     )
+    if options.ray_address is not None or options.workers == 0:
+        yield None
+        return
     with closing(open_pool(limits, start=start, with_torch=with_torch)) as pool:
         yield pool
 

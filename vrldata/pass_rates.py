@@ -9,6 +9,7 @@ null, because their answer key cannot be read, are left out; they are counted an
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -123,8 +124,10 @@ def best_of_filter(best: int = 1, min_reward: float = 0.0) -> str:
     'trajectory_id IN (SELECT trajectory_id FROM best_of(1, 0.9))'
 
     Raises:
-        FilterError: `best` is not positive.
+        FilterError: `best` is not positive, or `min_reward` is no number.
     """
     if best < 1:
         raise FilterError(f"best={best}: expected 1 or more responses a sample")
+    if math.isnan(min_reward):
+        raise FilterError(f"min_reward={min_reward}: expected a number")
     return f"trajectory_id IN (SELECT trajectory_id FROM best_of({int(best)}, {float(min_reward)!r}))"  # noqa: S608 - two numbers

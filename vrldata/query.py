@@ -68,6 +68,7 @@ KEPT_STATEMENTS = 256
 """Statements whose syntax trees are kept, since programs run the same few again and again."""
 
 LONG_STATEMENT_CHARS = 10_000
+SHOWN_CHARS = 200
 _PARSED: dict[str, dict[str, Any]] = {}
 _BEST_OF_VIEW = (
     "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
@@ -289,12 +290,12 @@ def filter_rows(
     where = f" WHERE ({filter}\n)" if filter else ""
     tail = f" LIMIT {int(limit)}" if limit is not None else ""
     if filter and not _is_one_predicate(filter):
-        raise FilterError(f"filter {filter!r}: expected one predicate, such as problem_type = 'math'")
+        raise FilterError(f"filter {_shown(filter)}: expected one predicate, such as problem_type = 'math'")
     try:
         # a predicate is SQL by design, and statements can only read
         return run_sql(dataset, f"SELECT {chosen} FROM {table}{where}{tail}")  # noqa: S608
     except FilterError as error:
-        raise FilterError(f"filter {filter!r}: {str(error).removeprefix('SQL: ')}") from error
+        raise FilterError(f"filter {_shown(filter or '')}: {str(error).removeprefix('SQL: ')}") from error
 
 
 def visible_columns(dataset: Dataset, table: str) -> list[str]:
@@ -303,13 +304,20 @@ def visible_columns(dataset: Dataset, table: str) -> list[str]:
 
 
 def _is_one_predicate(text: str) -> bool:
-    """Whether `text` keeps to its parentheses: `1) OR (2` would not."""
+    """Whether `text` is not blank and keeps to its parentheses: `1) OR (2` would not."""
+    if not text.strip():
+        return False
     depth = 0
     for token in re.findall(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]", text):
         depth += {"(": 1, ")": -1}.get(token, 0)
         if depth < 0:
             return False
     return depth == 0
+
+
+def _shown(text: str) -> str:
+    """A predicate as messages quote it: the beginning of a very long one."""
+    return repr(text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…")
 
 
 def _table(dataset: Dataset, name: str) -> lance.LanceDataset:

@@ -36,7 +36,12 @@ def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def tables_named(tree: dict[str, Any]) -> list[str]:
-    """Our tables that the statement names; a name that a WITH clause defines again costs one registration."""
+    """Our tables that the statement names; a name that a WITH clause defines again costs one registration.
+
+    All of them for a statement such as SHOW TABLES.
+    """
+    if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes_of(tree)):
+        return list(TABLES)
     named = {str(node["table_name"]).lower() for node in nodes_of(tree) if "table_name" in node}
     if calls_best_of(tree):
         named.add("trajectories")

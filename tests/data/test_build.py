@@ -354,6 +354,7 @@ def test_files_with_odd_names_are_found(dataset: vrldata.Dataset, videos: Path) 
         ({"workers": -1}, "workers=-1"),
         ({"codec": "auto"}, "needs a budget"),
         ({"timeout_s": 0.0, "workers": 1}, "timeout_s"),
+        ({"timeout_s": -1.0}, "timeout_s=-1.0: expected more than 0"),
     ],
 )
 def test_wrong_options_say_what_is_right(

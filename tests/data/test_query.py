@@ -447,3 +447,19 @@ def test_rows_of_one_key_are_those_of_any_other_statement(
     by_scan = dataset.sql(f"SELECT {columns} FROM {table} WHERE concat({left}, '') = concat({right}, '')")
     assert by_key.schema.equals(by_scan.schema)
     assert by_key.to_pylist() == by_scan.to_pylist()
+
+
+def test_tables_are_listed(dataset: vrldata.Dataset) -> None:
+    names = dataset.sql("SHOW TABLES").column("name").to_pylist()
+    assert names == ["failures", "frames", "releases", "samples", "trajectories"]
+    described = dataset.sql("DESCRIBE frames").column("column_name").to_pylist()
+    assert "clip_id" in described
+    assert "frames" not in described
+
+
+@pytest.mark.parametrize("predicate", [" ", "reward = " + "1 + " * 10_000])
+def test_a_predicate_that_is_none_is_quoted_in_short(dataset: vrldata.Dataset, predicate: str) -> None:
+    with pytest.raises(FilterError) as raised:
+        dataset.trajectories.count(predicate)
+    assert len(str(raised.value)) < 800
+    assert "expected one predicate" in str(raised.value) or "syntax error" in str(raised.value)
