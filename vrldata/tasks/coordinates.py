@@ -35,6 +35,8 @@ def into_key_space(values: Coordinates, record: Record) -> Coordinates:
     response_space, key_space = record.coord_space, record.answer_coord_space or record.coord_space
     if response_space is None or key_space is None:
         return values
+    if response_space == key_space and not (record.frame_width or record.frame_height):
+        return values  # also pixels, of a picture whose size nobody needs to know
     from_size = _size(
         response_space, record.frame_width or record.width, record.frame_height or record.height
     )
