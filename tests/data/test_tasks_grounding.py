@@ -136,11 +136,26 @@ def test_quotes_without_end_take_linear_time(damage: str) -> None:
         '{"time": ［3, 8］}',
         '{"time": [3, 8] /* seconds */}',
         "```json {'time': [3, 8], 'note': \"it's\"} ```",
+        '{"time": [3 8]}',
+        '{"time": 3, 8}',
+        "{time: 3 - 8}",
+        '{"time": 3 to 8}',
+        '{"time": [3-8]}',
+        "{start: 00:03, end: 00:08}",
     ],
 )
 def test_damaged_json_is_mended(content: str) -> None:
     result = train("tvg", content, [3, 8])
     assert (result.accuracy, result.format) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("content", ['{"time": [3 8 9]}', '{"time": 3, 8, 9}', '{"time": 3 - 8 - 9}'])
+def test_three_times_are_no_span(content: str) -> None:
+    assert train("tvg", content, [3, 8]).accuracy == 0.0
+
+
+def test_boxes_without_commas_are_read() -> None:
+    assert train("rec", '{"boxes": [0 0 10 10]}', [0, 0, 10, 10]).accuracy == 1.0
 
 
 def test_json_written_out_as_a_text_is_read() -> None:

@@ -19,12 +19,19 @@ MAX_STARTS = 64
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 # Times and numbers that JSON does not know: 10s, 00:10, 010, +10, 10.
+_BEFORE = r"((?:\A|\b[A-Za-z_]{1,40})\s{0,3}:\s{0,3}|[\[,]\s{0,3})"
 _BARE_TIME = re.compile(
-    r"(\A\s{0,3}:\s{0,3}|[\[,]\s{0,3})(\+?\d{1,9}(?::\d{1,2}){0,2}(?:\.\d{0,9})?\s?(?:s|sec|secs|seconds?)?)(?=\s{0,3}[,\]}])"
+    rf"{_BEFORE}(\+?\d{{1,9}}(?::\d{{1,2}}){{0,2}}(?:\.\d{{0,9}})?\s?(?:s|sec|secs|seconds?)?)(?=\s{{0,3}}[,\]}}])"
 )
 _JSON_NUMBER = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?")
 _SEMICOLON = re.compile(r"(?<=[\d\]}]);")
 _TUPLE = re.compile(r"\(((?:\s{0,3}-?[\d.]{1,20}\s{0,3},?){1,8})\)")
+_MISSING_COMMA = re.compile(r"(?<=[\d.])\s{1,3}(?=[\d.])")
+_SECONDS = r"\d{1,9}(?::\d{1,2}){0,2}(?:\.\d{1,9})?\s?(?:s|sec|secs|seconds?)?"
+_BARE_RANGE = re.compile(rf"{_BEFORE}({_SECONDS}\s?(?:to|[-–—~])\s?{_SECONDS})(?=\s{{0,3}}[,\]}}])")
+_BARE_PAIR = re.compile(
+    r"((?:\A|\b[A-Za-z_]{1,40})\s{0,3}:\s{0,3})(\d{1,9}(?:\.\d{1,9})?,\s{0,3}\d{1,9}(?:\.\d{1,9})?)(?=\s{0,3}\})"
+)
 _BARE_KEY = re.compile(r"([{,]\s*)([A-Za-z_][A-Za-z0-9_]{0,40})(\s*:)")
 _UNQUOTED_NUMBER_KEY = re.compile(r"([{,]\s*)(\d{1,9}(?:\.\d{1,6})?)(\s*:)")
 
@@ -168,6 +175,9 @@ def _strings(text: str) -> list[tuple[int, int]]:
 
 def _repaired_outside(text: str) -> str:
     mended = _TRAILING_COMMA.sub(r"\1", _SEMICOLON.sub(",", text))
+    mended = _MISSING_COMMA.sub(", ", mended)
+    mended = _BARE_PAIR.sub(r"\1[\2]", mended)
+    mended = _BARE_RANGE.sub(r'\1"\2"', mended)
     mended = _BARE_TIME.sub(_quoted_time, mended)
     mended = _BARE_KEY.sub(r'\1"\2"\3', mended)
     mended = _UNQUOTED_NUMBER_KEY.sub(r'\1"\2"\3', mended)

@@ -97,6 +97,9 @@ def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
         raise UnreadableAnswerError("no [start, end] pair")
     if all(isinstance(item, list | dict) for item in value):
         return [span for item in value for span in spans_of(item, reorder=reorder)]
+    texts = [spans_in_text(item, whole=True) for item in value if isinstance(item, str)]
+    if len(texts) == len(value) and all(texts):
+        return spans_of([list(span) for found in texts for span in found], reorder=reorder)
     if len(value) != 2:
         raise UnreadableAnswerError(f"{len(value)} times instead of [start, end]")
     start, end = read_time(value[0]), read_time(value[1])
