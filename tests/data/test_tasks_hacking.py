@@ -54,6 +54,8 @@ def test_tolerant_protocol_is_no_easier_to_hedge(content: str) -> None:
         ("temporal grounding", '{"time": [0, 1]} {"time": [3, 8]}', [3, 8], {}),
         ("spatial grounding", '{"boxes": [[0, 0, 9, 9], [5, 5, 9, 9]]}', [5, 5, 9, 9], {}),
         ("preference", "Response 1, Response 2", 1, {}),
+        ("preference", "Response 2orResponse 1", 1, {}),
+        ("preference", "Response2Response1", 1, {}),
         ("math", "5, 7", "5", {}),
     ],
 )

@@ -95,6 +95,7 @@ def test_key_that_is_no_option_masks_the_row(key: Any) -> None:
         ("1,234,567", 1234567),
         ("3,14", 3.14),
         ("1 1/2", 1.5),
+        ("1 and 1/2", 1.5),
         ("½", 0.5),
         ("\\dfrac{3}{4}", 0.75),
         ("x = 7", 7),
@@ -140,6 +141,7 @@ def test_number_in_its_usual_dress(content: str, value: float) -> None:
     [
         *("", "many", "3-5", "one, two", "3 or 5", "nan", "inf", "1e999", "1/0", "3 4", "v2"),
         *("3,4", "3,4,5", "3,5", "3.1.2", "3...5", "3_4", "3or4", "1.234,56"),
+        *("3orfour", "fouror3", "3tofour", "3 and 4/2", "between 3 and 1/2"),
     ],
 )
 def test_what_is_no_single_number_scores_nothing(content: str) -> None:
@@ -260,6 +262,8 @@ def test_declared_coordinate_spaces_are_converted() -> None:
     assert accuracy("rec", '{"boxes": [0, 0, 500, 500]}', [0, 0, 320, 180], **fields) == 1.0
     resized = {**fields, "coord_space": "pixel", "frame_width": 320, "frame_height": 180}
     assert accuracy("rec", '{"boxes": [0, 0, 160, 90]}', [0, 0, 320, 180], **resized) == 1.0
+    alone = {"coord_space": "pixel", "answer_coord_space": "pixel"}
+    assert accuracy("rec", '{"boxes": [0, 0, 320, 180]}', [0, 0, 320, 180], **alone) == 1.0
     del fields["width"]
     assert accuracy("rec", '{"boxes": [0, 0, 500, 500]}', [0, 0, 320, 180], **fields) is None
 

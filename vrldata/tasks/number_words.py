@@ -37,6 +37,10 @@ _AND_SHARE = re.compile(
     rf"(?<=[a-z\d])\s+and\s+(?:({'|'.join(_COUNTS)})[\s-])?({'|'.join(_PARTS)})\b", re.IGNORECASE
 )
 _BEFORE_SHARE = re.compile(rf"(?:\b(?:{_WORD})|(?<![\d/])\d{{1,6}})\Z", re.IGNORECASE)
+_AND_FRACTION = re.compile(r"(?<![\d./])(\d{1,6})\s+and\s+(\d{1,3})/(\d{1,3})(?![\d/.])")
+_BETWEEN = re.compile(r"\b(?:between|both|either)\b", re.IGNORECASE)
+# Candidates that a missing blank hides: "3orfour", "threeor4".
+_GLUED = re.compile(rf"(?:(?<=\d)|\b({_WORD}))(or|and|to|vs)(?=\d|(?:{_WORD})(?![A-Za-z]))", re.IGNORECASE)
 _HALF_DOZEN = re.compile(r"\bhalf (?:a )?dozen\b", re.IGNORECASE)
 _POINT = re.compile(rf"(?:(minus|negative)\s)?point((?:\s(?:{_WORD}))+)[.!]?", re.IGNORECASE)
 
@@ -72,7 +76,10 @@ def digits_for_words(text: str) -> str:
     if _POINT.fullmatch(text.strip()):
         text = text.replace("point", "zero point", 1).replace("Point", "zero point", 1)
     text = _HALF_DOZEN.sub("6", text)
+    text = _GLUED.sub(r"\1 \2 ", text)
     text = _AND_SHARE.sub(_mixed, text)
+    if not _BETWEEN.search(text):
+        text = _AND_FRACTION.sub(_mixed_fraction, text)
     text = _DIGIT_SCALE.sub(_scaled, text)
     if _ANY_WORD.search(text):
         text = _SCALE_COMMA.sub(r"\1 ", text)
@@ -86,6 +93,12 @@ def _mixed(match: re.Match[str]) -> str:
     if not _BEFORE_SHARE.search(match.string, max(0, match.start() - 12), match.start()):
         return match.group()
     return f" {_COUNTS[(match.group(1) or 'a').lower()]}/{_PARTS[match.group(2).lower()]}"
+
+
+def _mixed_fraction(match: re.Match[str]) -> str:
+    """`1 and 1/2` as `1 1/2`; a fraction of one or more is a number of its own."""
+    whole, top, bottom = match.groups()
+    return f"{whole} {top}/{bottom}" if int(top) < int(bottom) else match.group()
 
 
 def _scaled(match: re.Match[str]) -> str:

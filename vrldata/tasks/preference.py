@@ -42,6 +42,9 @@ _EQUAL = re.compile(
     r"no (?:clear )?preference)\b"
 )
 _SIDE = rf"(?:{_KIND}[ _]?)?(?<![0-9a-z])([12ab])(?![0-9a-z])"
+# Responses that a missing blank hides: "Response 2orResponse 1".
+_GLUED_LABEL = re.compile(rf"({_KIND}[ _]?[12])(?=[a-z])")
+_GLUED_JOIN = re.compile(rf"(?<=[12ab])(or|and|vs)(?=\s?(?:the )?{_KIND}|\s?[12]\b)")
 _SIGN = re.compile(rf"{_SIDE}\s?(>{{1,3}}|<{{1,3}}|=)\s?{_SIDE}")
 _CHINESE_LABELS = {"一": "1", "二": "2", "1": "1", "2": "2", "a": "1", "b": "2"}
 _CHINESE_NAMED = r"(?:(?:回答|答案|回复|选项) ?([12ab一二])|第([一二])[个种]?(?:回答|答案|回复)?)"
@@ -65,6 +68,7 @@ def verdict(text: str) -> str:
         UnreadableAnswerError: it names no response, both without a verdict, or several verdicts.
     """
     plain = collapse(clean(text).casefold())[:4000]
+    plain = _GLUED_LABEL.sub(r"\1 ", _GLUED_JOIN.sub(r" \1 ", plain))
     bare = strip_punctuation(plain)
     if bare in ("tie", "equal", "both", "same", "draw"):
         return TIE
