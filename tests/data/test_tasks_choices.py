@@ -36,10 +36,28 @@ def test_letter_is_found(response: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "response", ["Both A and C", "Either A or C", "The correct answers are A and C.", "It shows A, C"]
+    "response",
+    [
+        *("Both A and C", "Either A or C", "The correct answers are A and C.", "It shows A, C"),
+        *("AorC", "Aor C", "A orC", "(A)or(C)"),
+        *("The answer is A|C", "The answer is A; C", "The answer is A C", "The answer is A.\nC."),
+    ],
 )
 def test_joined_letters_are_ambiguous(response: str) -> None:
     assert tolerant(response) == ("ambiguous", "")
+
+
+@pytest.mark.parametrize("content", ["AorC", "Aor C", "A orC", "(A)or(C)", "**A**or**C**"])
+@pytest.mark.parametrize("key", ["A", "C"])
+def test_letters_without_a_blank_between_them_are_not_paid(content: str, key: str) -> None:
+    result = score("mcq", f"<answer>{content}</answer>", key, options=OPTIONS)
+    assert (result.accuracy, result.format) == (0.0, 0.5)
+
+
+def test_option_whose_text_is_a_letter_is_named_by_it() -> None:
+    variables = ["A. x", "B. y", "C. z"]
+    assert score("mcq", "<answer>y</answer>", "B", options=variables).accuracy == 1.0
+    assert tolerant("The answer is y.", options=variables) == ("scored", "B")
 
 
 @pytest.mark.parametrize("response", ["2", "2.", "The answer is 2.", "There are 2 of them."])

@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from vrldata.tasks.choices import BARE_LETTER, Options, letter_list, lone_letters, read_answer, read_options
+from vrldata.tasks.choices import (
+    BARE_LETTER,
+    Options,
+    apart,
+    letter_list,
+    lone_letters,
+    read_answer,
+    read_options,
+)
 from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, sentence
 from vrldata.tasks.reading import Reading, Record, UnreadableAnswerError
 from vrldata.tasks.text import clean, collapse, comparable, nfkc
@@ -22,6 +30,8 @@ _LEADING = re.compile(
 _ANOTHER = re.compile(
     r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
 )
+# "A B", "A; B" and "A.\nB." are lists, too, where nothing follows.
+_NEXT = re.compile(r"[)\]*_\"'.}]{0,4}[\s|;\\+~-]{1,4}[(\[*]{0,3}([A-Z])[)\]*_\"'.}]{0,4}\s*\Z")
 _JOINED = re.compile(
     r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s(?:or|and)\b|\s?[或和])"
     r"\s?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
@@ -56,10 +66,12 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     if len(gold) > 1:
         return _several(text, record, gold)
     options = read_options(record.options)
-    plain = nfkc(text).strip().replace("\\(", "(").replace("\\)", ")")
+    plain = apart(nfkc(text).strip().replace("\\(", "(").replace("\\)", ")"))
     bare = BARE_LETTER.fullmatch(clean(plain))
     if bare and options.accepts(bare.group(1).upper()):
         return _reading(bare.group(1).upper(), "whole")
+    if len(named := options.named_by(plain)) == 1:
+        return _reading(named[0], "option_text")
     dressed = _DRESSED.fullmatch(plain) if len(plain) < 60 else None
     if dressed and dressed.group(1).isupper() and options.accepts(dressed.group(1)):
         return _reading(dressed.group(1), "whole")
@@ -124,13 +136,17 @@ def leading_letter(text: str, options: Options) -> str | None:
     """
     whole = BARE_LETTER.fullmatch(clean(text))
     if whole:
-        letter = whole.group(1).upper()
-        return letter if options.accepts(letter) else None
+        letter, named = whole.group(1).upper(), options.named_by(text)
+        if options.accepts(letter):
+            return letter
+        return named[0] if len(named) == 1 else None
     found = _LEADING.match(text)
     if not found:
         return None
     letter = found.group(1)
-    if _ANOTHER.match(text, found.end()):
+    second = _NEXT.match(text, found.end())
+    listed = second and second.group(1) != letter and options.accepts(second.group(1))
+    if listed or _ANOTHER.match(text, found.end()):
         raise UnreadableAnswerError(f"several letters in {text[:80]!r}", ambiguous=True)
     goes_on = _GOES_ON.match(text, found.end())
     if letter in "AI" and goes_on and goes_on.group(1) not in ("is", "because", "since", "as"):

@@ -22,6 +22,7 @@ _LETTER_AND_TEXT = re.compile(
     re.DOTALL,
 )
 _LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_])(?<![a-z]['’-])([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
+_GLUED = re.compile(r"(?<![A-Za-z0-9])([A-Z][)\]*]{0,3})\s?(or|and|vs)\s?(?=[(\[*]{0,3}[A-Z](?![A-Za-z]))")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
 _LETTER_LIST = re.compile(r"[A-Z](?:\s{0,3}(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s{0,3}[A-Z])+")
@@ -170,9 +171,11 @@ def _several(text: str, options: Options) -> Reading:
 
 
 def _one_letter(text: str, options: Options) -> str:
-    if bare := BARE_LETTER.fullmatch(text):
-        return _valid(bare.group(1).upper(), options)
     named = options.named_by(text)
+    # an option's text may be a letter that is no option's
+    bare = BARE_LETTER.fullmatch(text)
+    if bare and (options.accepts(bare.group(1).upper()) or len(named) != 1):
+        return _valid(bare.group(1).upper(), options)
     if len(named) == 1:
         return named[0]
     if pair := _LETTER_AND_TEXT.fullmatch(text):
@@ -197,6 +200,15 @@ def _valid(letter: str, options: Options) -> str:
     return letter
 
 
+def apart(text: str) -> str:
+    """`text` with blanks between letters that a missing one hides.
+
+    >>> apart("AorB")
+    'A or B'
+    """
+    return _GLUED.sub(r"\1 \2 ", text)
+
+
 def lone_letters(text: str) -> list[str]:
     """Capital letters that stand alone in prose; the article A and the pronoun I are none.
 
@@ -206,6 +218,7 @@ def lone_letters(text: str) -> list[str]:
     ['A', 'B']
     """
     letters = []
+    text = apart(text)
     for match in _LONE_CAPITAL.finditer(text):
         letter = match.group(1)
         if letter in "AI":
