@@ -9,101 +9,225 @@ from typing import Any
 import pytest
 
 from tests.conftest import shared_missing, shared_root
-from vrldata.tasks import score, score_batch
-from vrldata.types import Score
-
-_RECORD_FIELDS = (
-    "data_type",
-    "duration",
-    "width",
-    "height",
-    "coord_space",
-    "answer_coord_space",
-    "response_length",
-    "finish_reason",
-    "problem",
-    "extra",
-)
+from tests.data.scoring_vectors import call_of, check_expected, check_extracted, check_score
+from vrldata.tasks import ScoringSettings, score, score_batch
 
 
 def _vectors(name: str) -> list[Any]:
     if reason := shared_missing():
         return [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
+    return [pytest.param(vector, id=str(vector["id"])) for vector in _read(name)]
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    """The vectors of a file, each with the settings that the file gives to all."""
     document = json.loads((shared_root() / "vectors" / name).read_text(encoding="utf-8"))
-    return [pytest.param(vector, id=vector["id"]) for vector in document["vectors"]]
-
-
-def _train(vector: dict[str, Any]) -> Score:
-    fields = {name: vector[name] for name in _RECORD_FIELDS if name in vector}
-    return score(
-        vector["problem_type"],
-        vector["response"],
-        vector["ground_truth"],
-        options=vector.get("options"),
-        **fields,
-    )
+    shared = document.get("defaults", {})
+    return [
+        {**vector, "settings": {**shared, **vector.get("settings", {})}} for vector in document["vectors"]
+    ]
 
 
 @pytest.mark.parametrize("vector", _vectors("rewards.json"))
 def test_reward_vector_has_its_accuracy_and_format(vector: dict[str, Any]) -> None:
-    start = time.perf_counter()
-    result = _train(vector)
-    seconds = time.perf_counter() - start
-    expected, tolerance = vector["expected"], vector["tol"]
+    call = call_of(vector, "train")
     if "max_seconds" in vector:
-        assert seconds < vector["max_seconds"], vector["why"]
-    if expected.get("valid") is False or expected["accuracy"] is None:
-        assert (result.accuracy, result.overall) == (None, None), (vector["why"], result)
-        return
-    assert result.accuracy == pytest.approx(expected["accuracy"], abs=tolerance), (vector["why"], result)
-    assert result.format == pytest.approx(expected["format"], abs=tolerance), (vector["why"], result)
-    overall = 0.9 * expected["accuracy"] + 0.1 * expected["format"]
-    assert result.overall == pytest.approx(overall, abs=tolerance)
+        # starting the process that parses is no part of a score
+        score(call.problem_type, "<answer>x + 1</answer>", call.answer, options=call.options)
+    start = time.perf_counter()
+    result = call.score()
+    seconds = time.perf_counter() - start
+    if "max_seconds" in vector:
+        assert seconds < vector["max_seconds"], vector
+    check_expected(result, vector["expected"], float(vector.get("tol") or 1e-6), call.settings.weights)
 
 
 def test_reward_vectors_score_the_same_in_worker_processes(shared_folder: Any) -> None:
-    document = json.loads((shared_folder / "vectors" / "rewards.json").read_text(encoding="utf-8"))
-    vectors = document["vectors"]
-    fields = ("problem_type", "response", "ground_truth", "options", *_RECORD_FIELDS)
-    records = [{name: vector[name] for name in fields if name in vector} for vector in vectors]
+    calls = [call_of(vector, "train") for vector in _read("rewards.json")]
+    plain = [call for call in calls if call.settings == ScoringSettings() and call.protocol == "train"]
+    records = [
+        {
+            "problem_type": call.problem_type,
+            "response": call.response,
+            "ground_truth": call.answer,
+            "options": call.options,
+            **call.record_fields,
+        }
+        for call in plain
+    ]
     results = score_batch(records, workers=2)
-    assert [(result.accuracy, result.format) for result in results] == [
-        (alone.accuracy, alone.format) for alone in map(_train, vectors)
+    alone = [call.score() for call in plain]
+    assert [(one.accuracy, one.format, one.status) for one in results] == [
+        (one.accuracy, one.format, one.status) for one in alone
     ]
 
 
 @pytest.mark.parametrize("vector", _vectors("eval.json"))
 def test_eval_vector_has_its_score_status_and_extraction(vector: dict[str, Any]) -> None:
-    context = dict(vector.get("context") or {})
-    fields = {name: context.pop(name) for name in _RECORD_FIELDS if name in context}
-    result = score(
-        vector["problem_type"],
-        vector["prediction"],
-        vector["ground_truth"],
-        options=vector.get("options"),
-        protocol="eval",
-        **{"extra": context, **fields},
-    )
-    assert result.status == vector["expected_status"], (vector["reason"], result)
-    _check_score(result, vector["expected_score"])
-    _check_extracted(result, vector["expected_extracted"])
+    result = call_of(vector, "eval").score()
+    assert result.status == vector["expected_status"], (vector.get("reason"), result)
+    check_score(result, vector["expected_score"], float(vector.get("tol") or 1e-5))
+    check_extracted(result, vector.get("expected_extracted"))
 
 
-def _check_score(result: Score, expected: Any) -> None:
-    if isinstance(expected, dict):
-        assert {name: result.parts[name] for name in expected} == pytest.approx(expected)
-    elif expected is None:
-        assert result.accuracy is None
-    else:
-        assert result.accuracy == pytest.approx(expected)
+FORMS: list[tuple[dict[str, Any], str]] = [
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>B</answer>",
+            "ground_truth": "B",
+            "options": {"A": "x", "B": "y"},
+            "expected": {
+                "accuracy": 1,
+                "format": 1,
+                "overall": 1.0,
+                "status": "ok",
+                "how": "tag",
+                "extracted": "B",
+            },
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>C</answer>",
+            "ground_truth": "C",
+            "options": ["x", "y"],
+            "expected": {"accuracy": None, "status": "bad_ground_truth"},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>A</answer>",
+            "ground_truth": "Z",
+            "options": ["x"],
+            "expected": {"valid": False, "format": 0},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "answer is B",
+            "ground_truth": "B",
+            "extraction": "lenient",
+            "expected": {"accuracy": 1, "format": 1},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>B</answer>",
+            "ground_truth": "B",
+            "settings": {"weights": {"accuracy": 0.5, "format": 0.5}, "require_think": True},
+            "expected": {"accuracy": 0, "format": 0, "status": "no_answer"},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "rec",
+            "response": '<answer>{"boxes": [0, 0, 500, 500]}</answer>',
+            "ground_truth": [0, 0, 64, 36],
+            "coord_space": "norm1000",
+            "answer_coord_space": "pixel",
+            "width": 128,
+            "height": 72,
+            "tol": None,
+            "expected": {"accuracy": 1, "parts": {"iou": 1}},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "open ended",
+            "response": "<answer>a cat</answer>",
+            "ground_truth": "a dog",
+            "judge_reply": '{"score": 0.5}',
+            "expected": {"accuracy": 0.5, "format": 1},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "open ended",
+            "response": "<answer>a cat</answer>",
+            "ground_truth": "a dog",
+            "judge_reply": "well",
+            "expected": {"accuracy": None, "status": "judge_error"},
+        },
+        "ok",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>B</answer>",
+            "ground_truth": "B",
+            "expected": {"accuracy": 1, "format": 1, "colour": "red"},
+        },
+        "no check for the expectations colour",
+    ),
+    (
+        {
+            "problem_type": "mcq",
+            "response": "<answer>B</answer>",
+            "ground_truth": "B",
+            "expected": {"accuracy": 1, "format": 0.5},
+        },
+        "format",
+    ),
+]
 
 
-def _check_extracted(result: Score, expected: Any) -> None:
-    if expected is None:
-        assert result.status == "scored" or not result.extracted
-    elif isinstance(expected, str):
-        assert result.extracted == expected
-    elif isinstance(expected, list) and all(isinstance(item, str) for item in expected):
-        assert sorted(result.extracted.split(", ")) == sorted(expected)
-    else:
-        assert json.loads(result.extracted.removesuffix("%")) == pytest.approx(expected)
+@pytest.mark.parametrize(("vector", "outcome"), FORMS)
+def test_whatever_a_vector_expects_is_checked(vector: dict[str, Any], outcome: str) -> None:
+    check = test_reward_vector_has_its_accuracy_and_format
+    if outcome == "ok":
+        check(vector)
+        return
+    with pytest.raises(AssertionError, match=outcome):
+        check(vector)
+
+
+@pytest.mark.parametrize(
+    ("context", "box"),
+    [
+        ({"box_frame": "pixel"}, [64, 36, 128, 72]),
+        ({"box_frame": "norm1000"}, [64, 36, 128, 72]),
+        ({"box_frame": "norm1000", "width": 128, "height": 72}, [500, 500, 1000, 1000]),
+        ({"pred_box_frame": "norm1", "box_frame": "pixel", "width": 128, "height": 72}, [0.5, 0.5, 1, 1]),
+    ],
+)
+def test_frame_of_the_boxes_is_that_of_the_context(context: dict[str, Any], box: list[float]) -> None:
+    vector = {
+        "problem_type": "stvg",
+        "prediction": json.dumps({"time": [1, 2], "boxes": {"1": box}}),
+        "ground_truth": {"time": [1, 2], "boxes": {"1": [64, 36, 128, 72], "2": [64, 36, 128, 72]}},
+        "expected_score": {"tIoU": 1, "sIoU": 1.0, "viou": 0.5, "viou@0.5": 1, "accuracy": 0.75},
+        "expected_status": "scored",
+        "context": context,
+    }
+    test_eval_vector_has_its_score_status_and_extraction(vector)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "key", "kind", "expected"),
+    [
+        ("It is 5 %.", "5%", "numerical", 5),
+        ("A and C", ["A", "C"], "mcq", ["A", "C"]),
+        ("[[1, 2], [4, 5]]", [[1, 2], [4, 5]], "tvg", [[1.0, 2.0], [4.0, 5.0]]),
+        ("yes", "yes", "boolean", True),
+        ("5", "5", "counting", "5"),
+    ],
+)
+def test_extraction_is_compared_as_the_kind_of_value_that_it_is(
+    prediction: str, key: Any, kind: str, expected: Any
+) -> None:
+    result = score(kind, prediction, key, protocol="eval")
+    check_extracted(result, expected)
+    with pytest.raises(AssertionError):
+        check_extracted(result, "another")
