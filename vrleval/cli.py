@@ -72,6 +72,9 @@ def run_command(
     on_unknown_type: Annotated[
         str, typer.Option(help="Questions of unknown problem type: error, open_ended or skip.")
     ] = "error",
+    reasoning_tags: Annotated[
+        list[str] | None, typer.Option(help="Tags around reasoning, by name; default: think and its like.")
+    ] = None,
     compat: Annotated[
         list[str] | None, typer.Option(help="Other rules, for comparisons: random, ovo, vsibench-official …")
     ] = None,
@@ -107,6 +110,8 @@ def run_command(
         if name not in ("as_json", "out", "metric_option") and value is not None
     }
     options.update(benchmarks=_names(benchmarks), data=tuple(data or ()), compat=_names(compat))
+    if reasoning_tags is not None:
+        options["reasoning_tags"] = _names(reasoning_tags)
     options["metric_options"] = _values(metric_option or [])
     from vrldata.config import validate_config
     from vrleval.configs import RunConfig

@@ -11,8 +11,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from vrldata.config import BaseConfig
+from vrldata.errors import TaskError
 from vrldata.named_functions import is_file_name, split_name
 from vrldata.sampling import SamplingSpec
+from vrldata.tasks.reading import REASONING_TAGS, ScoringSettings
 from vrleval.engines.types import Generation
 from vrleval.model import ModelFacts
 from vrleval.presets import find_preset
@@ -69,6 +71,8 @@ class RunConfig(BaseConfig):
     on_unknown_type: Literal["error", "open_ended", "skip"] = "error"
     """Questions of unknown problem type: refused (rows of benchmarks are rejected), asked and scored as
     open-ended ones, or left out of the data and counted."""
+    reasoning_tags: tuple[str, ...] = REASONING_TAGS
+    """Names of the tags around reasoning, such as think; what they hold never counts as an answer."""
     compat: tuple[str, ...] = ()
     """Rules of other toolkits, for comparisons only: names of `compat.COMPAT`."""
     max_samples: int | None = Field(default=None, ge=1)
@@ -126,6 +130,10 @@ class RunConfig(BaseConfig):
             raise ValueError(
                 "--metric takes the place of all scoring rules: leave out --protocol, --compat and the judge"
             )
+        try:
+            ScoringSettings(reasoning_tags=self.reasoning_tags)
+        except TaskError as error:
+            raise ValueError(str(error)) from error
         return self
 
 
@@ -182,6 +190,8 @@ def deciding_values(config: RunConfig, facts: ModelFacts) -> dict[str, Any]:
         values["metric"] = {"function": config.metric, "code": code, "options": config.metric_options}
     if config.on_unknown_type != "error":
         values["on_unknown_type"] = config.on_unknown_type
+    if config.reasoning_tags != REASONING_TAGS:
+        values["reasoning_tags"] = sorted(config.reasoning_tags)
     return values
 
 

@@ -199,6 +199,7 @@ def _context(job: _Job, item: Loaded, metric: RewardFunction | None) -> ScoringC
         compat=job.config.compat,
         seed=job.config.seed,
         metric=metric,
+        reasoning_tags=job.config.reasoning_tags,
     )
 
 

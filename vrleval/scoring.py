@@ -8,8 +8,10 @@ from typing import Any
 
 from vrldata import tasks
 from vrldata.model_inputs import num_visual_tokens
-from vrldata.tasks import RewardFunction
+from vrldata.tasks import RewardFunction, ScoringSettings
+from vrldata.tasks.extract import final_segment
 from vrldata.tasks.prompts import coordinate_space
+from vrldata.tasks.reading import REASONING_TAGS
 from vrldata.types import Clip, Score
 from vrleval.engines.types import Response
 from vrleval.types import STATUSES, UNSCORED, Prediction, Question
@@ -37,6 +39,7 @@ class ScoringContext:
         compat: rules of other toolkits, by name.
         seed: for rules that guess.
         metric: of the user, in place of all rules.
+        reasoning_tags: names of the tags around reasoning.
     """
 
     config: str
@@ -46,6 +49,7 @@ class ScoringContext:
     compat: tuple[str, ...] = ()
     seed: int = 0
     metric: RewardFunction | None = None
+    reasoning_tags: tuple[str, ...] = REASONING_TAGS
 
 
 def prediction_for(
@@ -81,23 +85,22 @@ def score_response(
     Raises:
         TaskError: the protocol or the problem type is unknown: a fault of the run, not of the response.
     """
-    from vrleval.benchmarks import SCORERS
     from vrleval.compat import apply_compat
     from vrleval.metrics import score_by
 
     sample = question.sample
-    own = SCORERS.get(question.benchmark)
     fields = record_fields(question, clips, context, response)
     if context.metric is not None:
         given = {"problem_type": sample.problem_type, "response": response.text, "answer": sample.answer}
         score = score_by(context.metric, {**fields, **given, "options": list(sample.options)})
     else:
-        score = (own(question, response.text) if own and context.protocol == "eval" else None) or tasks.score(
+        score = _benchmark_score(question, response, context) or tasks.score(
             sample.problem_type,
             response.text,
             sample.answer,
             options=list(sample.options) or None,
             protocol=context.protocol,
+            settings=ScoringSettings(reasoning_tags=context.reasoning_tags),
             **fields,
         )
     status = status_of(score, response)
@@ -116,6 +119,15 @@ def score_response(
         **response_values(response),
     )
     return apply_compat(prediction, sample, context.compat, context.seed)
+
+
+def _benchmark_score(question: Question, response: Response, context: ScoringContext) -> Score | None:
+    """The score by the benchmark's own rules for what follows the reasoning; None where it has none."""
+    from vrleval.benchmarks import SCORERS
+
+    own = SCORERS.get(question.benchmark)
+    segment, _ = final_segment(response.text, context.reasoning_tags)
+    return own(question, segment) if own and context.protocol == "eval" and segment is not None else None
 
 
 def record_fields(

@@ -38,6 +38,7 @@ def config(**values: object) -> RunConfig:
         {"subtitles": True},
         {"think": True},
         {"protocol": "train"},
+        {"reasoning_tags": ("plan",)},
         {"compat": ("random",)},
         {"dtype": "float16"},
     ],
@@ -64,6 +65,11 @@ def test_options_override_the_preset_and_its_name_says_so() -> None:
     assert (generation(run, FACTS).temperature, generation(run, FACTS).top_k) == (0.0, 20)
     assert preset_name(run, FACTS) == "qwen3vl-repo-512f+"
     assert preset_name(config(), FACTS) == "qwen3-vl"
+
+
+def test_what_is_no_name_of_a_tag_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no name of a tag around reasoning"):
+        config(reasoning_tags=("<plan>",))
 
 
 def test_nothing_to_evaluate_is_refused() -> None:

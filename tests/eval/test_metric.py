@@ -82,6 +82,15 @@ def test_a_question_whose_metric_fails_counts_as_wrong(questions: str, metric: P
     assert "returned 7; it lies between 0 and 1" in reasons["4"]
 
 
+def test_the_tags_around_reasoning_are_those_of_the_run(questions: str, tmp_path: Path) -> None:
+    said = "<plan>The answer is 3.</plan>The count is 1."
+    plain = run(questions + KNOWN, tmp_path / "plain", said)
+    named = run(questions + KNOWN, tmp_path / "named", said, reasoning_tags=["plan"])
+    assert {one.extracted for one in plain.predictions} == {"3.0"}
+    assert {one.extracted for one in named.predictions} == {"1.0"}
+    assert named.manifest["decides"]["reasoning_tags"] == ["plan"]
+
+
 def test_other_code_of_a_metric_scores_again(questions: str, metric: Path, tmp_path: Path) -> None:
     name = f"{metric}:near"
     assert run(questions + KNOWN, tmp_path / "out", metric=name).results[0].headline.value == 0.5

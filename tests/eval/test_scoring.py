@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -122,3 +123,23 @@ def test_caption_matching_takes_line_sentence_or_label(response: str, status: st
 
 def test_other_formats_keep_the_rules_of_their_type() -> None:
     assert tempcompass.score(make_question(0, extra={"format": "yes_no"}), "yes") is None
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "extra"),
+    [("tempcompass", {"format": "caption_matching"}), ("videoreasonbench", {"dim": "infer_state"})],
+)
+@pytest.mark.parametrize("tag", ["think", "plan"])
+def test_rules_of_a_benchmark_see_no_reasoning(benchmark: str, extra: dict[str, str], tag: str) -> None:
+    answer = "Caption B: The ball rolls right."
+    question = make_question(
+        0, problem=CAPTIONS, answer=answer, problem_type="open_ended", options=(), extra=extra
+    )
+    question = dataclasses.replace(question, benchmark=benchmark)
+    context = ScoringContext(config="c", family="qwen3-vl", reasoning_tags=("think", "plan"))
+    final = f"<answer>Final Answer: {answer}</answer>" if benchmark == "videoreasonbench" else answer
+    cut = score_response(question, says(f"<{tag}> so {final}"), [], context)
+    assert (cut.status, cut.score) == ("truncated", 0.0)
+    whole = score_response(question, says(f"<{tag}> or Caption A </{tag}>{final}"), [], context)
+    assert whole.status in ("scored", "needs_judge")
+    assert answer in whole.extracted
