@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vrldata.config import BaseConfig
 from vrldata.types import Score
+from vrltrain.configs_scoring import ScoringConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,6 +51,8 @@ class RewardConfig(BaseConfig):
     """Weights of the components."""
     weights_by_type: dict[str, RewardWeights] = Field(default_factory=dict)
     """Weights of single problem types, in place of `weights`."""
+    scoring: ScoringConfig = ScoringConfig()
+    """Choices of the built-in scorers."""
     overlong_buffer: int | None = Field(default=None, ge=1)
     """Tokens below the length limit over which the penalty grows to -1; null takes a quarter of it."""
     mask_truncated: bool = False
@@ -92,6 +95,8 @@ class RewardConfig(BaseConfig):
                 "function_options, function_seconds and function_workers need function, such as "
                 "function: my_rewards.py:length_reward"
             )
+        if self.function is not None and self.scoring != ScoringConfig():
+            raise ValueError("function takes the place of the built-in scorers: leave out scoring")
         if self.function is not None:
             from vrldata.errors import ConfigError
             from vrldata.named_functions import split_name

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from vrldata.errors import ConfigError, TaskError
-from vrldata.tasks import RewardFunction, score_batch
+from vrldata.tasks import RewardFunction, ScoringSettings, score_batch
 from vrldata.tasks.prompts import coordinate_space
 from vrldata.tasks.reward_functions import Outcome
 from vrldata.types import Sample, Score
@@ -94,7 +94,7 @@ def _outcomes(records: Sequence[dict[str, Any]], config: RewardConfig) -> list[O
     """Score of each record, by the user's function or the built-in scorers."""
     function = reward_function(config)
     if function is None:
-        return [Outcome(score=score) for score in _scores(records)]
+        return [Outcome(score=score) for score in _scores(records, config.scoring.settings())]
     outcomes = [
         _with_overall(outcome, config.weights_for(record["problem_type"]))
         for record, outcome in zip(records, function.outcomes(records), strict=True)
@@ -113,16 +113,16 @@ def _outcomes(records: Sequence[dict[str, Any]], config: RewardConfig) -> list[O
     return outcomes
 
 
-def _scores(records: Sequence[dict[str, Any]]) -> list[Score]:
+def _scores(records: Sequence[dict[str, Any]], settings: ScoringSettings) -> list[Score]:
     """Scores in order. Where a batch is refused its records are scored one by one: a bad one costs itself."""
     try:
-        return score_batch(records)
+        return score_batch(records, settings=settings)
     except TaskError as error:
         logger.warning("scoring one by one: %s", error)
     scores: list[Score] = []
     for record in records:
         try:
-            scores += score_batch([record])
+            scores += score_batch([record], settings=settings)
         except TaskError as error:
             scores.append(
                 Score(accuracy=None, format=0.0, overall=None, status="bad_record", reason=str(error))

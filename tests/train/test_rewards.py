@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.train.colour_clips import make_sample
 from vrldata.config import validate_config
 from vrldata.errors import ConfigError
+from vrldata.tasks import ScoringSettings
 from vrldata.types import Score
+from vrltrain.configs_scoring import ScoringConfig
+from vrltrain.inputs import Prompt
 from vrltrain.rewards import (
     Reward,
     RewardConfig,
@@ -21,6 +27,8 @@ from vrltrain.rewards import (
     reward_metrics,
     shape_reward,
 )
+from vrltrain.scoring import score_rollouts
+from vrltrain.types import Rollout
 
 
 def score(accuracy: float | None = 1.0, form: float = 1.0) -> Score:
@@ -109,6 +117,10 @@ def test_truncated_rows_leave_the_loss() -> None:
         ({"weights": {"acuracy": 0.9}}, "Did you mean 'accuracy'?"),
         ({"weights_by_type": {"temporal groundin": {}}}, "temporal groundin"),
         ({"weights": {"overlong": -1}}, "greater than or equal to 0"),
+        ({"scoring": {"reasoning_tag": "plan"}}, "Did you mean 'reasoning_tags'?"),
+        ({"scoring": {"reasoning_tags": ["<plan>"]}}, "no name of a tag around reasoning"),
+        ({"scoring": {"iou_shape": "power:x"}}, "positive number"),
+        ({"scoring": {"strict_tail": True}, "function": "mine.py:f"}, "leave out scoring"),
     ],
 )
 def test_wrong_reward_config_is_one_clear_line(values: dict[str, object], message: str) -> None:
@@ -116,6 +128,28 @@ def test_wrong_reward_config_is_one_clear_line(values: dict[str, object], messag
         validate_config(RewardConfig, values, source="reward.yaml")
     assert message in str(error.value)
     assert str(error.value).startswith("reward.yaml: ")
+
+
+def reward_of(text: str, answer: str, config: RewardConfig) -> tuple[float | None, float]:
+    prompt = Prompt(sample=make_sample(answer=answer), text="?")
+    rollout = Rollout(token_ids=(1, 2), log_probs=None, finish_reason="stop", policy_version=0, text=text)
+    scored = score_rollouts([prompt], [[rollout]], family="qwen3-vl", reward=config, max_response_length=100)
+    score, reward = scored[0][0]
+    return score.accuracy, reward.components["format"]
+
+
+def test_scorers_go_by_the_choices_of_the_run() -> None:
+    config = RewardConfig(scoring=ScoringConfig(reasoning_tags=("plan",), strict_tail=True))
+    planned = "<plan>first <answer>A</answer></plan><answer>B</answer>"
+    assert reward_of(planned, "B", RewardConfig()) == (0.0, 0.0)
+    assert reward_of(planned, "B", config) == (1.0, 1.0)
+    assert reward_of(planned + " That is all.", "B", config) == (0.0, 0.0)
+
+
+def test_every_choice_of_the_scorers_but_weights_and_data_is_one_of_the_run() -> None:
+    elsewhere = {"weights", "on_unknown_type"}
+    assert set(ScoringConfig.model_fields) == {item.name for item in fields(ScoringSettings)} - elsewhere
+    assert ScoringConfig().settings() == ScoringSettings()
 
 
 def test_metrics_count_unscored_rows_only_in_the_valid_share() -> None:
