@@ -67,6 +67,17 @@ def split_by(predictions: Iterable[Prediction], field: str) -> dict[str, list[Pr
     return found
 
 
+UNLABELLED = "unlabelled"
+"""Part of an unweighted mean for the questions without the field that the others are split by."""
+
+
+def parts_of(predictions: Sequence[Prediction], field: str) -> dict[str, Tree]:
+    """Units by the value of a group field; questions without one are a part of their own, never left out."""
+    parts: dict[str, Tree] = {name: units_of(group) for name, group in split_by(predictions, field).items()}
+    unlabelled = units_of(one for one in predictions if not one.groups.get(field))
+    return {**parts, UNLABELLED: unlabelled} if parts and unlabelled else parts
+
+
 def micro(predictions: Sequence[Prediction]) -> Tree:
     """Every question counts alike."""
     return units_of(predictions)
@@ -76,9 +87,8 @@ def macro_over(field: str) -> Rule:
     """Every value of `field` counts alike, however many questions it has."""
 
     def rule(predictions: Sequence[Prediction]) -> Tree:
-        parts = {name: units_of(group) for name, group in split_by(predictions, field).items()}
         # without labels there is no macro average; the micro average is then the honest figure
-        return parts or units_of(predictions)
+        return parts_of(predictions, field) or units_of(predictions)
 
     return rule
 
@@ -190,6 +200,8 @@ def measure_figures(name: str, units: Tree) -> list[Figure]:
 
 
 def _group_tables(benchmark: Benchmark, predictions: Sequence[Prediction]) -> dict[str, tuple[Figure, ...]]:
+    from vrleval.benchmarks import JOINT_TABLES
+
     tables: dict[str, tuple[Figure, ...]] = {}
     for field in dict.fromkeys([*benchmark.groups, "problem_type"]):
         if field == "problem_type":
@@ -200,6 +212,13 @@ def _group_tables(benchmark: Benchmark, predictions: Sequence[Prediction]) -> di
             groups = split_by(predictions, field)
         if groups and (len(groups) > 1 or field != "problem_type"):
             tables[field] = tuple(figure(name, units_of(group)) for name, group in sorted(groups.items()))
+    if benchmark.name in JOINT_TABLES:
+        for field in benchmark.groups:
+            units = JOINT_TABLES[benchmark.name](predictions, field)
+            if units:
+                tables[f"{field}, scored together"] = tuple(
+                    figure(name, units[name]) for name in sorted(units)
+                )
     return tables
 
 

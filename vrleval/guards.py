@@ -48,14 +48,18 @@ def warnings_for(
         )
     if result.num_expected and total < result.num_expected:
         warnings.append(f"partial: {total} of {result.num_expected} questions of the complete benchmark")
-    if benchmark.headline.startswith("macro:") and not any(
-        prediction.groups.get(benchmark.headline.removeprefix("macro:")) for prediction in predictions
-    ):
-        field = benchmark.headline.removeprefix("macro:")
-        warnings.append(
-            f"the annotations carry no {field}: the headline is the micro average, not the official macro one"
-        )
+    if benchmark.headline.startswith("macro:"):
+        warnings += _label_warnings(benchmark.headline.removeprefix("macro:"), predictions)
     return warnings
+
+
+def _label_warnings(field: str, predictions: Sequence[Prediction]) -> list[str]:
+    without = sum(not prediction.groups.get(field) for prediction in predictions)
+    if without == len(predictions):
+        return [
+            f"the annotations carry no {field}: the headline is the micro average, not the official macro one"
+        ]
+    return [f"{without} questions carry no {field} and count as one of their own"] if without else []
 
 
 def expected_chance(predictions: Sequence[Prediction]) -> float | None:

@@ -7,7 +7,7 @@ figure, `FURTHER_FIGURES` figures beside it, `SCORERS` rules for one response wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vrleval.benchmarks import (
@@ -28,8 +28,9 @@ from vrleval.benchmarks import (
 if TYPE_CHECKING:
     from vrldata.types import Score
     from vrleval.aggregate import Rule
+    from vrleval.intervals import Unit
     from vrleval.rows import Row
-    from vrleval.types import Question
+    from vrleval.types import Prediction, Question
 
 PREPARE: Mapping[str, Callable[[list[Row]], list[Row]]] = {
     "videomme_v2": videomme_v2.prepare,
@@ -69,6 +70,11 @@ FURTHER_FIGURES: Mapping[str, Mapping[str, Rule]] = {
     "tempcompass": {f"format {name}": tempcompass.one_format(name) for name in tempcompass.FORMATS},
     "videoreasonbench": {"final answer marked": videoreasonbench.marked},
 }
+
+JOINT_TABLES: Mapping[str, Callable[[Sequence[Prediction], str], Mapping[str, list[Unit]]]] = {
+    "videomme_v2": videomme_v2.by_field,
+}
+"""Units by the value of a group field, where several questions are scored together."""
 
 SCORERS: Mapping[str, Callable[[Question, str], Score | None]] = {
     "tempcompass": tempcompass.score,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vrleval.aggregate import split_by, units_of
+from vrleval.aggregate import parts_of
 from vrleval.intervals import Tree
 from vrleval.types import Prediction
 
@@ -74,10 +74,7 @@ def one_category(name: str) -> Rule:
 
 def categories(predictions: Sequence[Prediction]) -> Tree:
     """Category to task to questions."""
-    tasks: dict[str, Tree] = {
-        name: units_of(group) for name, group in split_by(predictions, "ovo_task").items()
-    }
-    return by_category(tasks)
+    return by_category(parts_of(predictions, "ovo_task"))
 
 
 def by_category(tasks: Mapping[str, Tree]) -> dict[str, Tree]:

@@ -95,6 +95,19 @@ def groups_of_type(name: str) -> Rule:
     return rule
 
 
+def by_field(predictions: Sequence[Prediction], field: str) -> dict[str, list[Unit]]:
+    """Scores of the groups by the value of a field, which is that of a group's last question."""
+    members: dict[str, list[Prediction]] = {}
+    for one in counted(predictions):
+        members.setdefault(one.unit or one.key, []).append(one)
+    found: dict[str, list[Unit]] = {}
+    for group in members.values():
+        value = max(group, key=lambda one: _position(one.sample_id)).groups.get(field)
+        if value:
+            found.setdefault(value, []).extend(groups_of_four(group))
+    return found
+
+
 def groups_of_four(predictions: Sequence[Prediction]) -> list[Unit]:
     """One unit a group: its score as a share."""
     groups: dict[str, dict[str, Prediction]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vrleval.aggregate import split_by, units_of
+from vrleval.aggregate import parts_of
 from vrleval.intervals import Tree
 from vrleval.types import Prediction
 
@@ -33,9 +33,7 @@ def prepare(rows: list[Row]) -> list[Row]:
 
 def eight_tasks(predictions: Sequence[Prediction]) -> Tree:
     """Task to questions; the easy, medium and hard relative directions are one task of three parts."""
-    return nest_directions(
-        {name: units_of(group) for name, group in split_by(predictions, "question_type").items()}
-    )
+    return nest_directions(parts_of(predictions, "question_type"))
 
 
 def nest_directions(tasks: dict[str, Tree]) -> dict[str, Tree]:
