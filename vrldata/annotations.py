@@ -67,6 +67,7 @@ class Annotations:
     """What the sources hold, in their order.
 
     Attributes:
+        names: of the files that were read, with which the ids of their rows begin.
         unknown_types: rows by the spelling of a type that `on_unknown_type` read as `open_ended` or skipped.
     """
 
@@ -74,6 +75,7 @@ class Annotations:
     offline: list[OfflineResponse] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     warnings: list[Notice] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     unknown_types: Counter[str] = field(default_factory=Counter)
 
     def summary(self, *, shown: int = 20) -> str:
@@ -255,8 +257,11 @@ class _Reader:
         rejected.sort(key=lambda rejection: (rejection.line or 0, rejection.row or 0))
         self.found.rejected.extend(rejected)
         self.found.unknown_types.update(one.value for one in rejected if one.reason == SKIPPED)
+        name = self._dataset_name or name
+        if label != ROWS:
+            self.found.names.add(name)
         for item in pending:
-            self._keep(label, self._dataset_name or name, item)
+            self._keep(label, name, item)
             spelling = item.sample.extra.get(ORIGINAL_TYPE)
             if spelling in settings.unknown_types:
                 self.found.unknown_types[spelling] += 1

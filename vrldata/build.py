@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from vrldata.build_decode import BuildOptions, decode_all, open_decoders
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
-from vrldata.build_samples import SampleRows, SampleTracker
+from vrldata.build_samples import SampleRows, SampleTracker, samples_that_left
 from vrldata.build_writer import BuildWriter
 from vrldata.codec_budget import CodecChooser
-from vrldata.commits import maintain_indexes
+from vrldata.commits import delete_rows, maintain_indexes
 from vrldata.errors import ConfigError, StoreError, nearest
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import with_trajectory_ids
@@ -60,6 +60,8 @@ class BuildReport:
         rejections: a line for each rejected or skipped row, as in `rejected.jsonl`.
         rejected_file: where that lies; None when nothing was rejected or skipped.
         unknown_types: rows by the spelling of a problem type that was read as `open_ended` or skipped.
+        left: ids of samples that the files of this build gave before and no longer hold.
+        pruned: how many of these were removed.
     """
 
     decoded: int
@@ -76,6 +78,8 @@ class BuildReport:
     rejected_file: str | None = None
     skipped: int = 0
     unknown_types: Mapping[str, int] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    pruned: int = 0
 
     @property
     def complete(self) -> bool:
@@ -97,6 +101,7 @@ def build_dataset(
     field_map: Mapping[str, str] | None = None,
     split: str = "train",
     on_unknown_type: str = "error",
+    prune: bool = False,
     **options: Any,
 ) -> BuildReport:
     """Bring a dataset up to date with annotations and their media.
@@ -113,6 +118,8 @@ def build_dataset(
         field_map: annotation field to the column that holds it, where names are unusual.
         split: of samples whose rows name none.
         on_unknown_type: of rows whose problem type is unknown; see `read_annotations`.
+        prune: remove samples that these files once gave and no longer hold, or hold in a rejected row. Only
+            rows with an id of their own are known to be of a file. Frames, trajectories and releases stay.
         options: fields of `BuildOptions`.
 
     Raises:
@@ -144,7 +151,11 @@ def build_dataset(
     with open_decoders(settings, start=start, with_torch=spec.resize == "exact") as pool:
         dataset.make_tables()
         rejected_file = _write_rejections(dataset, read.rejected)
-        writer = _write_frames(dataset, samples, media, root, settings, chooser, pool)
+        sample_rows = SampleRows(dataset)
+        left = samples_that_left(sample_rows, {sample.sample_id for sample in samples}, read.names)
+        writer = _write_frames(dataset, samples, sample_rows, media, root, settings, chooser, pool)
+    if prune:
+        delete_rows(dataset, "samples", left)
     trajectories = add_offline(dataset, read.offline, samples)
     skipped = sum(rejection.reason == SKIPPED for rejection in read.rejected)
     for table in ("samples", "frames", "trajectories"):
@@ -164,12 +175,15 @@ def build_dataset(
         rejected_file=rejected_file,
         skipped=skipped,
         unknown_types=dict(read.unknown_types.most_common()),
+        left=tuple(left),
+        pruned=len(left) if prune else 0,
     )
 
 
 def _write_frames(
     dataset: Dataset,
     samples: Sequence[Sample],
+    sample_rows: SampleRows,
     media: Sequence[Sequence[Medium]],
     root: Path,
     options: BuildOptions,
@@ -182,7 +196,7 @@ def _write_frames(
     writer = BuildWriter(
         dataset,
         SampleTracker(samples, media, plan.shared),
-        SampleRows(dataset),
+        sample_rows,
         failed_before=failed_before,
         changed=plan.changed,
         built_samples={sample.sample_id for sample in samples},

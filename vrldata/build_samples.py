@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vrldata.commits import merge_rows, sql_text
@@ -79,6 +79,10 @@ class SampleRows:
             for row in batch.to_pylist():
                 self._rows[row["sample_id"]] = (_digest(row), row["pass_rate"])
 
+    def __iter__(self) -> Iterator[str]:
+        """Ids of all rows."""
+        return iter(self._rows)
+
     def write(self, samples: Iterable[Sample]) -> int:
         """Commit those of `samples` that are new or differ; their number.
 
@@ -96,6 +100,11 @@ class SampleRows:
         for start in range(0, len(rows), ROWS_PER_COMMIT):
             merge_rows(self._dataset, "samples", rows[start : start + ROWS_PER_COMMIT], update=True)
         return len(rows)
+
+
+def samples_that_left(rows: Iterable[str], built: set[str], names: set[str]) -> list[str]:
+    """Ids among `rows` that begin with one of `names`, as those of a file do, and are not `built`."""
+    return sorted(one for one in rows if one not in built and one.partition("/")[0] in names)
 
 
 def samples_that_share(dataset: Dataset, clip_id: str, own_path: str, built: set[str]) -> list[Sample]:

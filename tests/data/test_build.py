@@ -273,6 +273,39 @@ def test_a_bad_row_costs_only_itself(dataset: vrldata.Dataset, videos: Path, tmp
     assert not (Path(dataset.root) / "rejected.jsonl").exists()
 
 
+def test_samples_that_left_their_file_are_told_and_pruned_on_request(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    file, other = tmp_path / "u.jsonl", tmp_path / "other.jsonl"
+    other.write_text(json.dumps(row("b.mp4", "o1")))
+    file.write_text("\n".join(json.dumps(row("a.mp4", name)) for name in ("u1", "u2", "u3")))
+    assert build(dataset, [file, other], videos).left == ()
+    rows = [row("a.mp4", "u1"), row("a.mp4", "u3", problem_type="riddle")]
+    file.write_text("\n".join(map(json.dumps, rows)))
+
+    kept = build(dataset, [file], videos)
+    assert (kept.left, kept.pruned, dataset.samples.count()) == (("u/u2", "u/u3"), 0, 4)
+
+    pruned = build(dataset, [file], videos, prune=True)
+    assert pruned.pruned == 2
+    ids = dataset.samples.to_table(columns=["sample_id"]).column("sample_id").to_pylist()
+    assert sorted(ids) == ["other/o1", "u/u1"]
+    assert dataset.frames.count() == 2
+
+
+def test_a_file_that_cannot_be_read_prunes_nothing(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "u.json"
+    file.write_text(json.dumps([row("a.mp4", "u1")]))
+    build(dataset, [file], videos)
+    file.write_text("{ this is no JSON")
+    (tmp_path / "b.jsonl").write_text(json.dumps(row("b.mp4", "b1")))
+    report = build(dataset, [file, tmp_path / "b.jsonl"], videos, prune=True)
+    assert (report.rejected, report.left) == (1, ())
+    assert dataset.samples.count() == 2
+
+
 def test_nothing_outside_the_video_root_is_read(dataset: vrldata.Dataset, videos: Path) -> None:
     shutil.copy(videos / "a.mp4", videos.parent / "secret.mp4")
     report = build(dataset, [row("../secret.mp4", 1), row(str(videos.parent / "secret.mp4"), 2)], videos)

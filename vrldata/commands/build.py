@@ -13,6 +13,7 @@ from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
 if TYPE_CHECKING:
     from vrldata.sampling import SamplingSpec
 
+SHOWN_LEFT = 5
 SHOWN_REASONS = 20
 """Failures and rejections that the text lists; `--json` gives all."""
 
@@ -48,6 +49,9 @@ def build(
     on_unknown_type: Annotated[
         str, typer.Option(help="Rows of unknown problem type: error (rejected), open_ended or skip.")
     ] = "error",
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove samples that these files held before and no longer hold.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Turn annotations and their media into a dataset, or bring one up to date.
@@ -75,6 +79,7 @@ def build(
         field_map=parse_map(field_map or []),
         split=split,
         on_unknown_type=on_unknown_type,
+        prune=prune,
     )
     print_result({"out": out, **report.to_dict()}, as_json=json_output, text=_report_text)
     if not report.complete:
@@ -155,6 +160,10 @@ def _report_text(result: dict[str, Any]) -> str:
         counts = ", ".join(f"{name!r} {count}" for name, count in result["unknown_types"].items())
         became = "skipped" if result["skipped"] else "read as open_ended"
         lines.append(f"unknown problem types {became}: {counts}")
+    if result["left"]:
+        done = "and were removed" if result["pruned"] else "and stay; --prune removes them"
+        named = ", ".join(result["left"][:SHOWN_LEFT]) + (", …" if len(result["left"]) > SHOWN_LEFT else "")
+        lines.append(f"{len(result['left'])} samples are no longer in these files {done}: {named}")
     problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     problems += [f"rejected: {message}" for message in result["rejections"]]
     lines += problems[:SHOWN_REASONS]
