@@ -184,7 +184,7 @@ def overlong_penalty(response_length: int, max_response_length: int, buffer: int
     >>> [overlong_penalty(length, 100, 20) for length in (80, 90, 100, 101)]
     [0.0, -0.5, -1.0, -1.0]
     """
-    size = max(max_response_length // 4, 1) if buffer is None else buffer
+    size = max_response_length / 4 if buffer is None else buffer
     start = max_response_length - size
     if response_length <= start:
         return 0.0

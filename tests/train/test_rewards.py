@@ -88,6 +88,7 @@ def test_overlong_penalty_falls_from_zero_to_minus_one(length: int, buffer: int)
 def test_overlong_buffer_is_a_quarter_of_the_limit_by_default() -> None:
     assert overlong_penalty(75, 100) == 0.0
     assert overlong_penalty(80, 100) == pytest.approx(-0.2)
+    assert overlong_penalty(9, 10) == pytest.approx(-0.6)  # a quarter of ten tokens, not two of them
 
 
 @given(tokens=st.lists(st.integers(0, 3), max_size=40), ngram=st.integers(1, 5))
