@@ -48,6 +48,7 @@ def test_span_in_another_form_is_read_and_has_half_the_format(content: str) -> N
         "from second 3 to second 8",
         "start time: 3s, end time: 8s",
         "t=3 to t=8",
+        "00:00:03 --> 00:00:08",
         "从第3秒到第8秒",
         "3秒から8秒まで",
         "3초부터 8초까지",

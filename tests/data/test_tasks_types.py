@@ -162,6 +162,7 @@ def test_a_difference_of_just_the_tolerance_is_tolerated(content: str, key: Any)
         ("1.5 to 2 meters", 1.5),
         ("3 (out of 10)", 3),
         ("about 3.5 m/s2", 3.5),
+        ("The answer is 7, not 8.", 7),
     ],
 )
 def test_tolerant_number_is_the_leading_one(response: str, extracted: float) -> None:

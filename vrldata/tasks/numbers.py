@@ -84,7 +84,7 @@ _FORMULA = re.compile(
     re.IGNORECASE,
 )
 _ALTERNATIVE = re.compile(
-    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*]|\bor\b|\band\b|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
+    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\bor\b|\band\b|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
 )
 # One half after a whole number: NFKC would join the digits of both.
 _MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")

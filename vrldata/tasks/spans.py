@@ -40,7 +40,7 @@ _BOUND_NAMES = (("start", "end"), ("start_time", "end_time"), ("begin", "end"), 
 _MAX_SPAN_CHARS = 200
 _TIME = r"(?:\d{1,3}(?::[0-5]?\d){1,2}(?:\.\d{1,9})?|\d{1,9}(?:\.\d{1,9})?)"
 _UNIT = r"(?:seconds|second|secs|sec|segundos|sekunden|secondes|s|秒|초)?"
-_JOIN = r"(?:to|until|till|and|through|bis|a|à|[-–—~～→]|到|至|から|부터)"
+_JOIN = r"(?:to|until|till|and|through|bis|a|à|-{1,2}>|[-–—~～→]|到|至|から|부터)"
 _NAME = r"(?:(?:second|seconds|t|第) ?=? ?)?"
 _RANGE = re.compile(
     rf"(?<![\d.:]){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}"
