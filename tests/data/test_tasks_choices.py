@@ -128,3 +128,22 @@ def test_option_inside_another_is_named_where_it_stands_alone() -> None:
     assert tolerant("a man and a woman", options=options) == ("scored", "D")
     assert tolerant("It is 200.", options=options) == ("scored", "B")
     assert tolerant("20 or 200", options=options)[0] == "ambiguous"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"A": "saw", "B": "drill", "C": None},
+        {"0": "saw", "1": "drill"},
+        [{"label": "A", "text": "saw"}, {"label": "B", "text": "drill"}],
+        [{"A": "saw"}, {"B": "drill"}],
+        [["A", "saw"], ["B", "drill"]],
+        '["saw", "drill"]',
+        "A. saw\nB. drill",
+        ["[A] saw", "[B] drill"],
+    ],
+)
+def test_options_in_any_form_have_letters_and_texts(options: Any) -> None:
+    for content in ("B", "drill", "B. drill"):
+        assert score("mcq", f"<answer>{content}</answer>", "drill", options=options).accuracy == 1.0
+    assert score("mcq", "<answer>C</answer>", "B", options=options).format == 0.5

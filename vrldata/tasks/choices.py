@@ -6,6 +6,8 @@ letter together with the text of another option, names none.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +52,54 @@ class Options:
         """Letters of the options whose text equals `text`."""
         wanted = comparable(text)
         return [letter for letter, option in self.texts.items() if wanted and option == wanted]
+
+
+def option_texts(options: Any) -> tuple[str, ...]:
+    """Options as a tuple of texts, from a list, a mapping of letter to text, or one text with a line each.
+
+    An option may be an object or a pair, too; a text may hold a JSON list or object.
+
+    >>> option_texts({"A": "saw", "B": "drill"})
+    ('A. saw', 'B. drill')
+    >>> option_texts([{"label": "A", "text": "saw"}, {"label": "B", "text": "drill"}])
+    ('A. saw', 'B. drill')
+    """
+    if isinstance(options, str) and options.lstrip()[:1] in ("[", "{"):
+        # a text may only begin like JSON
+        with contextlib.suppress(ValueError, RecursionError):
+            options = json.loads(options)
+    if not options:
+        return ()
+    if isinstance(options, str):
+        return tuple(line for line in options.splitlines() if line.strip())
+    if isinstance(options, Mapping):
+        return tuple(_named_option(letter, text) for letter, text in options.items() if text is not None)
+    return tuple(map(_option_text, options))
+
+
+def _option_text(option: Any) -> str:
+    if isinstance(option, str):
+        return option
+    if isinstance(option, Mapping):
+        named = {name: value for name, value in option.items() if isinstance(value, str | int | float)}
+        text = next((named[name] for name in _TEXT_NAMES if name in named), None)
+        letter = next((named[name] for name in _LETTER_NAMES if name in named), None)
+        if text is not None:
+            return str(text) if letter is None else _named_option(letter, text)
+        if len(named) == 1 == len(option):
+            return _named_option(*next(iter(named.items())))
+    if isinstance(option, list | tuple) and len(option) == 2:
+        return _named_option(*option)
+    return str(option)
+
+
+_TEXT_NAMES = ("text", "content", "option", "value", "answer")
+_LETTER_NAMES = ("label", "letter", "key", "id")
+
+
+def _named_option(letter: Any, text: Any) -> str:
+    """`A. text`; the text alone where its name is no letter, but a number that tells the place."""
+    return f"{letter}. {text}" if BARE_LETTER.fullmatch(str(letter).strip()) else str(text)
 
 
 def split_option(option: str) -> tuple[str | None, str]:

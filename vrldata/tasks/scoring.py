@@ -206,7 +206,7 @@ def make_record(
         problem_type=problem_type if resolved is None else resolved,
         response=response if isinstance(response, str) else "",
         ground_truth=answer if not _is_huge(answer) else math.inf,
-        options=option_texts(options),
+        options=choices.option_texts(options),
         settings=settings,
         **{name: value for name, value in record_fields.items() if value is not None},
     )
@@ -231,17 +231,6 @@ def _is_huge(answer: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def option_texts(options: Sequence[str] | Mapping[str, str] | str | None) -> tuple[str, ...]:
-    """Options as a tuple of texts; a mapping of letter to text and one text with a line each are accepted."""
-    if not options:
-        return ()
-    if isinstance(options, str):
-        return tuple(line for line in options.splitlines() if line.strip())
-    if isinstance(options, Mapping):
-        return tuple(f"{letter}. {text}" for letter, text in options.items())
-    return tuple(str(option) for option in options)
 
 
 def score_record(record: Record, protocol: str = "train") -> Score:
