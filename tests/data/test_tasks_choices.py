@@ -131,6 +131,17 @@ def test_option_inside_another_is_named_where_it_stands_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    "content", ["A, C", "AC", "a, c", "red bucket and blue kite", "A. red bucket\nC. blue kite", "C; A"]
+)
+def test_several_options_are_a_set(content: str) -> None:
+    def share(key: Any) -> float | None:
+        return score("mcq", f"<answer>{content}</answer>", key, options=OPTIONS).accuracy
+
+    assert share(["A", "C"]) == 1.0
+    assert share(["A", "B"]) == share(["A", "B", "C"]) == 0.0
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"A": "saw", "B": "drill", "C": None},

@@ -20,6 +20,8 @@ def accuracy(problem_type: str, content: str, key: Any, **fields: Any) -> float 
         ("I prefer the second response", "B"),
         ("Both are equally good", "tie"),
         ("Answer (A)", "Response 1"),
+        ("Winner: 2", 2),
+        ("The final verdict is Response B.", 2),
         ("response_2", 2),
         ("[[A>B]]", 1),
         ("Response 1 << Response 2", 2),

@@ -81,7 +81,9 @@ def test_box_in_another_form_is_read_and_has_half_the_format(content: Any) -> No
     assert (result.accuracy, result.format) == (1.0, 0.5)
 
 
-@pytest.mark.parametrize("content", ["x1=0, y1=0, x2=10, y2=10", "<box>(0,0),(10,10)</box>", "0, 0, 10, 10"])
+@pytest.mark.parametrize(
+    "content", ["x1=0, y1=0, x2=10, y2=10", "<box>(0,0),(10,10)</box>", "0, 0, 10, 10", "0 0 10 10"]
+)
 def test_tolerant_box_is_read_from_text(content: str) -> None:
     assert tolerant("rec", content, BOX).accuracy == 1.0
 

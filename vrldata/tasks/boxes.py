@@ -27,7 +27,7 @@ CORNER_NAMES = (
 MAX_BOXES = 256
 _COORDINATE = r"\s?(?:[xy](?:min|max|[12])\s?[=:]\s?)?(-?\d{1,7}(?:\.\d{1,9})?)\s?"
 _PLAIN_BOX = re.compile(
-    rf"(?:<(?:box|\|box_start\|)>)?\(?{_COORDINATE},{_COORDINATE}\)?,\(?{_COORDINATE},{_COORDINATE}\)?"
+    rf"(?:<(?:box|\|box_start\|)>)?\(?{_COORDINATE}[,\s]{_COORDINATE}\)?[,\s]\(?{_COORDINATE}[,\s]{_COORDINATE}\)?"
     r"(?:</box>|<\|box_end\|>)?\s?\.?"
 )
 

@@ -210,7 +210,7 @@ def read_answer(content: str, record: Record, gold: frozenset[str]) -> Reading:
 
 
 def _several(text: str, options: Options) -> Reading:
-    letters = letter_list(text) or lone_letters(text)
+    letters = letter_list(text) or _letters_of_parts(text, options) or lone_letters(text)
     if not letters and (bare := BARE_LETTER.fullmatch(text)):
         letters = [bare.group(1).upper()]
     if not letters:
@@ -218,6 +218,21 @@ def _several(text: str, options: Options) -> Reading:
     if not letters or not all(options.accepts(letter) for letter in letters):
         raise UnreadableAnswerError(f"no list of the options' letters in {text[:80]!r}")
     return Reading(value=frozenset(letters), shown=", ".join(sorted(set(letters))))
+
+
+def _letters_of_parts(text: str, options: Options) -> list[str]:
+    """The letters of a list in which every part is a letter in either case or an option's text; else none."""
+    letters: list[str] = []
+    for part in _PARTS.split(text):
+        bare = BARE_LETTER.fullmatch(part.strip())
+        named = [bare.group(1).upper()] if bare else options.named_by(part)
+        if len(named) != 1:
+            return []
+        letters += named
+    return letters
+
+
+_PARTS = re.compile(r"[,;\n、，]|\band\b|[和与及]")
 
 
 def _one_letter(text: str, options: Options) -> str:

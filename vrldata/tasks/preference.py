@@ -26,6 +26,7 @@ _NAMED = (
     rf"|the (first|second)(?: (?:{_KIND}|one))?\b)"
 )
 _EXACT = re.compile(
+    rf"(?:(?:the )?(?:final )?(?:winner|verdict|choice|preference)(?: is)? ?:? ?)?"
     rf"(?:(?:the )?(?:better |best |winning )?{_KIND}[ _]?(?:is )?[#(:]? ?)?"
     rf"(1|2|a|b|one|two|first|second)(?: {_KIND})?"
 )
