@@ -57,7 +57,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "tempcompass",
         "TempCompass/yes_no/test-00000-of-00001.parquet",
         {"video_id": "7", "question": "Is it fast?", "answer": "yes", "dim": "speed"},
-        {"type": "boolean", "answer": "yes", "groups": {"format": "yes_no", "dim": "speed"}},
+        {
+            "type": "boolean",
+            "answer": "yes",
+            "groups": {"format": "yes_no", "dim": "speed", "format and dim": "yes_no, speed"},
+        },
     ),
     "tempcompass choices in the question": (
         "tempcompass",
@@ -72,7 +76,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
             "letters": "AB",
             "answer": "B",
             "problem": "Where to?",
-            "groups": {"format": "multi-choice", "dim": "direction"},
+            "groups": {
+                "format": "multi-choice",
+                "dim": "direction",
+                "format and dim": "multi-choice, direction",
+            },
         },
     ),
     "motionbench official": (
@@ -185,8 +193,32 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
             "answer": "E",
             "video_path": "v.mp4",
             "dimension": "FPR",
+            "duration": 300.0,
         },
-        {"letters": "ABCDE", "answer": "E", "groups": {"dimension": "FPR"}},
+        {
+            "letters": "ABCDE",
+            "answer": "E",
+            "groups": {"dimension": "FPR", "duration_group": "up to 300 s"},
+        },
+    ),
+    "videommmu official": (
+        "videommmu",
+        "VideoMMMU/Comprehension/test-00000-of-00001.parquet",
+        {
+            "id": "dev_Clinical_Medicine_12",
+            "question": "Which drug?",
+            "options": ["aspirin", "insulin"],
+            "answer": "B",
+            "question_type": "multiple-choice",
+        },
+        {
+            "answer": "B",
+            "groups": {
+                "track": "Comprehension",
+                "discipline": "Medicine",
+                "subject": "Clinical_Medicine",
+            },
+        },
     ),
     "videoreasonbench official": (
         "videoreasonbench",

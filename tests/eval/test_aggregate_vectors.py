@@ -218,6 +218,19 @@ def test_a_group_counts_for_the_field_of_its_last_question() -> None:
     assert [(one.name, one.value) for one in table["level"]] == [("1", 1.0), ("3", 0.0)]
 
 
+def test_binaries_of_a_question_count_together_in_its_category() -> None:
+    predictions = [
+        make_prediction(f"{unit}{n}", float(right), unit=unit, groups={"category": category})
+        for unit, category, all_right in (("q", "geometry", [1, 0]), ("r", "counting", [1, 1]))
+        for n, right in enumerate(all_right)
+    ]
+    benchmark = Benchmark(
+        name="videomathqa_mbin", title="m", headline="videomathqa_mbin", groups=("category",)
+    )
+    table = summarise(benchmark, predictions).groups["category, scored together"]
+    assert [(one.name, one.value) for one in table] == [("counting", 1.0), ("geometry", 0.0)]
+
+
 @pytest.mark.parametrize("rule", ["macro:question_type", "vsibench"])
 def test_questions_without_a_label_stay_in_an_unweighted_mean(rule: str) -> None:
     predictions = [

@@ -73,6 +73,7 @@ FURTHER_FIGURES: Mapping[str, Mapping[str, Rule]] = {
 
 JOINT_TABLES: Mapping[str, Callable[[Sequence[Prediction], str], Mapping[str, list[Unit]]]] = {
     "videomme_v2": videomme_v2.by_field,
+    "videomathqa_mbin": videomathqa.by_field,
 }
 """Units by the value of a group field, where several questions are scored together."""
 

@@ -63,11 +63,24 @@ def task_from_file_name(rows: list[Row]) -> list[Row]:
 
 
 def choice_or_open(rows: list[Row]) -> list[Row]:
-    """Rows that say by a flag whether they offer choices (`multiple-choice`) get a problem type."""
+    """Rows that say by a flag whether they offer choices (`multiple-choice`) get a problem type.
+
+    Those that say how long their video is get one of the lengths that VCR-Bench reports.
+    """
     for row in rows:
+        if group := _duration_group(row.get("duration")):
+            row["duration_group"] = group
         if "multiple-choice" in row and "problem_type" not in row:
             row["problem_type"] = "multiple choice" if row["multiple-choice"] else "open-ended"
     return rows
+
+
+def _duration_group(duration: object) -> str:
+    try:
+        seconds = float(str(duration))
+    except ValueError:
+        return ""
+    return next((f"up to {limit} s" for limit in (60, 300) if seconds <= limit), "over 300 s")
 
 
 def discipline_from_path(rows: list[Row]) -> list[Row]:

@@ -34,6 +34,8 @@ def prepare(rows: list[Row]) -> list[Row]:
     for row in rows:
         form = str(row.get("format") or _format_of(row))
         row["format"] = form
+        if row.get("dim"):
+            row["format and dim"] = f"{form}, {row['dim']}"
         if form == "yes_no":
             row.update(problem_type="boolean", options=[])
         elif form in ("caption_matching", "captioning"):

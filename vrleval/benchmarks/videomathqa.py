@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vrleval.aggregate import counted
+from vrleval.aggregate import counted, split_by
 from vrleval.intervals import Unit
 from vrleval.rows import option_list
 from vrleval.types import Prediction
@@ -35,6 +35,11 @@ def only_binaries(rows: list[Row]) -> list[Row]:
 
 def _is_binary(row: Row) -> bool:
     return len(option_list(row.get("options"))) == NUM_BINARY_OPTIONS
+
+
+def by_field(predictions: Sequence[Prediction], field: str) -> dict[str, list[Unit]]:
+    """Questions with all of their binaries right, by the value of a field."""
+    return {name: all_binaries_right(group) for name, group in split_by(predictions, field).items()}
 
 
 def all_binaries_right(predictions: Sequence[Prediction]) -> list[Unit]:

@@ -14,6 +14,18 @@ TRACKS = ("Adaptation", "Comprehension", "Perception")
 """In the order of EasyVideoR1's file, 300 rows each."""
 ROWS_PER_TRACK = 300
 
+DISCIPLINES = {
+    "Art": "Art Art_Theory Design Music",
+    "Business": "Accounting Economics Finance Manage Marketing",
+    "Science": "Biology Chemistry Geography Math Physics",
+    "Medicine": "Basic_Medical_Science Clinical_Medicine Diagnostics_and_Laboratory_Medicine Pharmacy "
+    "Public_Health",
+    "Humanities": "History Literature Psychology Sociology",
+    "Engineering": "Agriculture Architecture_and_Engineering Computer_Science Electronics Energy_and_Power "
+    "Materials Mechanical_Engineering",
+}
+"""The six disciplines and their subjects, as the ids of the questions name them (Yue et al. 2024, MMMU)."""
+
 NOTE_IMAGE = "The image of the question follows the video."
 NOTE_QUIZ = "Ignore the quiz that the last frames of the video may show."
 
@@ -30,12 +42,22 @@ def prepare(rows: list[Row]) -> list[Row]:
         parts = str(row.get("id", "")).split("_")
         if len(parts) > 2:
             row["subject"] = "_".join(parts[1:-1])
+            row["discipline"] = discipline_of(row["subject"])
         note = NOTE_IMAGE if row.get("image") else NOTE_QUIZ if track in TRACKS[1:] else ""
         problem = str(row.get("problem", "")).replace("<image 1>", "the image").strip()
         row["problem"] = f"{note}\n{problem}" if note else problem
         if not row.get("options") and not row.get("problem_type"):
             row["problem_type"] = "numerical" if _is_number(row.get("answer")) else "open-ended"
     return rows
+
+
+def discipline_of(subject: str) -> str:
+    """The discipline of a subject; empty when it is not known.
+
+    >>> discipline_of("Clinical_Medicine")
+    'Medicine'
+    """
+    return next((name for name, subjects in DISCIPLINES.items() if subject in subjects.split()), "")
 
 
 def _track_in_name(row: Row) -> str | None:
