@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from vrltrain.batch import train_batch
 from vrltrain.collect import Collected
 from vrltrain.configs import RunConfig
 from vrltrain.distributed import full_state_dict, process_group
+from vrltrain.files import read_lines
 from vrltrain.group_records import group_trajectories
 from vrltrain.report import write_report
 from vrltrain.session import Session, open_session
@@ -35,6 +36,7 @@ class RunResult:
         steps: done in all, those before a resume included.
         failed_samples: left out in this process, each for a reason that the log names.
         metrics: figures of the last step.
+        validation: step to the figures of the run's validations, those before a resume included.
     """
 
     run_dir: Path
@@ -42,6 +44,7 @@ class RunResult:
     steps: int
     failed_samples: int
     metrics: dict[str, float]
+    validation: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
 def train(config: RunConfig, *, resume: bool = False, command: str = "vrltrain run") -> RunResult:
@@ -87,7 +90,18 @@ def train(config: RunConfig, *, resume: bool = False, command: str = "vrltrain r
             steps=session.step,
             failed_samples=failed,
             metrics=figures,
+            validation=validations(session.folder.metrics),
         )
+
+
+def validations(metrics: Path) -> dict[int, dict[str, float]]:
+    """Step to its figures `validation/…`, from the `metrics.jsonl` of a run; empty where none was made."""
+    found: dict[int, dict[str, float]] = {}
+    for row in read_lines(metrics):
+        figures = {name: value for name, value in row.items() if name.startswith("validation/")}
+        if figures:
+            found[int(row["step"])] = figures
+    return found
 
 
 def _collect(session: Session, step: int, timings: Timings) -> Collected:
