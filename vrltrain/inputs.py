@@ -35,6 +35,10 @@ LOGIT_BIAS = -100.0
 """Added to the logits of media tokens, in the engine and in the trainer alike: exp(-100) is never sampled."""
 
 
+CHUNK_TOKENS = 1024
+"""Response positions whose logits the trainer holds at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """A question in the form that an engine takes.

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
+
+logger = logging.getLogger(__name__)
 
 
 def quiet_libraries() -> None:
-    """Switch off the progress bars and hints of transformers; vrltrain shows its own progress."""
+    """Switch off the progress bars and hints of transformers; vrltrain shows its own progress.
+
+    Imports transformers and torch, which takes long and is logged the first time.
+    """
+    if "transformers" not in sys.modules:
+        logger.info("loading libraries: torch, transformers")
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()

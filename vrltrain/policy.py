@@ -17,13 +17,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from vrldata.errors import ConfigError
-from vrltrain.inputs import LOGIT_BIAS
+from vrltrain.inputs import CHUNK_TOKENS, LOGIT_BIAS
 from vrltrain.kl import vocabulary_kl
 from vrltrain.losses import log_probs_and_entropy
 from vrltrain.vision import blank_picture, picture_features
-
-CHUNK_TOKENS = 1024
-"""Response positions whose logits are held at once."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

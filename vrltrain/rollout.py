@@ -9,6 +9,7 @@ A request that fails gives a result with an error; it does not stop the others.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from vrltrain.configs import RolloutConfig
     from vrltrain.inputs import Prompt, PromptEncoder
+
+logger = logging.getLogger(__name__)
 
 ENGINES: dict[str, str] = {
     "vllm": "vrltrain.rollout_vllm:VllmEngine",
@@ -61,6 +64,7 @@ def make_engine(
             f"rollout.engine={config.engine!r} is unknown.{nearest(config.engine, ENGINES)} "
             f"Known: {', '.join(ENGINES)}"
         )
+    logger.info("starting the engine %s", config.engine)
     module, _, name = ENGINES[config.engine].partition(":")
     engine: RolloutEngine = getattr(importlib.import_module(module), name)(
         config, encoder, str(model_path), seed

@@ -55,6 +55,7 @@ def sample_responses(config: RolloutsConfig) -> RolloutsResult:
     started = time.perf_counter()
     check_data(config.data, config.algorithm.reward, split=None)
     dataset = vrldata.open(config.data.train)
+    logger.info("loading model %s", config.model.path)
     encoder = load_encoder(config.model.path)
     store = open_trajectory_store(config.trajectories, dataset, None)
     samples, skipped = _still_open(config, dataset, store)

@@ -87,6 +87,8 @@ def fine_tune(config: SftConfig, *, resume: bool = False, command: str = "vrltra
             raise ConfigError(f"--resume: {config.run_dir} has no checkpoint; leave --resume out to start")
         checkpoint = checkpoint_folder(folder.path, steps[-1]) if steps else None
         dataset = vrldata.open(config.data.train)
+        if ranks.is_main:
+            logger.info("loading model %s", checkpoint or config.model.path)
         encoder = load_encoder(checkpoint / "model" if checkpoint else config.model.path)
         policy = _policy(config, encoder, ranks, checkpoint)
         optimizer = make_optimizer(policy, config.optim)

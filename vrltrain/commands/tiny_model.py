@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vrldata.command_line import JsonOption, print_result
+
+logger = logging.getLogger(__name__)
 
 
 def tiny_model(
@@ -27,6 +30,7 @@ def tiny_model(
     from vrltrain.tiny_model import make_tiny_model
 
     quiet_libraries()
+    logger.info("making a tiny %s model", family)
     result = make_tiny_model(out, family, seed=seed, warm_up_steps=warm_up_steps)
     print_result(
         result,
