@@ -1,10 +1,11 @@
-"""What is looked at before a model is loaded: all problem types, a user's reward function on some rows."""
+"""What is looked at before a model is loaded: that there is data, all problem types, a reward function."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vrldata
@@ -12,6 +13,7 @@ from vrldata.errors import ConfigError
 from vrldata.tasks.registry import PROBLEM_TYPES, resolved_sample, resolved_type, unknown_text
 from vrldata.types import Sample
 from vrltrain.configs import DataConfig
+from vrltrain.inputs import check_model_path
 from vrltrain.rewards import RewardConfig
 from vrltrain.scoring import reward_function, trial_records
 
@@ -24,24 +26,55 @@ NUM_TRIED = 3
 """Questions, of different types where there are some, that a user's reward function is tried on."""
 
 
-def check_data(data: DataConfig, reward: RewardConfig | None = None, *, split: str | None = "train") -> None:
+def check_places(
+    data: DataConfig, model_path: str, *, run_dir: str | None = None, split: str | None = "train"
+) -> None:
+    """What is told in a second, before any library of a model is imported: is there a model, is there data?
+
+    Args:
+        run_dir: of a run that may go on from a checkpoint of its own and then needs no other model.
+        split: of the training questions, where the URI names none; None for all.
+
+    Raises:
+        UriError: the dataset is not there. ConfigError: there is no such model, or no sample to train on.
+    """
+    if run_dir is None or not (Path(run_dir).expanduser() / "checkpoints").is_dir():
+        check_model_path(model_path)
+    empty = why_empty(vrldata.open(data.train), "data.train", split=split)
+    if empty is not None:
+        raise ConfigError(empty)
+
+
+def check_data(
+    data: DataConfig, reward: RewardConfig | None = None, *, split: str | None = "train"
+) -> dict[str, dict[str, int]]:
     """Check all questions of `data.train` and `data.val`, then the reward function, and log counts by type.
+
+    Returns the questions by type under `train` and `val`; without `val` there is nothing to validate on.
 
     Args:
         reward: with the function to try; None where nothing is scored.
         split: of the training questions, where the URI names none; None for all.
 
     Raises:
-        UriError: a dataset is not there. ConfigError: a problem type is unknown and `data.on_unknown_type` is
-            `error`; all are skipped; or the reward function cannot serve.
+        UriError: a dataset is not there. ConfigError: nothing is selected to train on; a problem type is
+            unknown and `data.on_unknown_type` is `error`; all are skipped; or the reward function cannot
+            serve.
     """
     function = None if reward is None else reward_function(reward)
     train = vrldata.open(data.train)
-    check_problem_types(train, "data.train", split=split, on_unknown_type=data.on_unknown_type)
+    empty = why_empty(train, "data.train", split=split)
+    if empty is not None:
+        raise ConfigError(empty)
+    policy = data.on_unknown_type
+    counts = {"train": check_problem_types(train, "data.train", split=split, on_unknown_type=policy)}
     if data.val is not None:
-        check_problem_types(
-            vrldata.open(data.val), "data.val", split="val", on_unknown_type=data.on_unknown_type
-        )
+        val = vrldata.open(data.val)
+        empty = why_empty(val, "data.val", split="val")
+        if empty is None:
+            counts["val"] = check_problem_types(val, "data.val", split="val", on_unknown_type=policy)
+        else:
+            logger.warning("%s; validation is left out", empty)
     if function is not None:
         chosen = split if train.uri.split is None else None
         samples = _of_different_types(train, chosen, data.on_unknown_type)
@@ -50,6 +83,31 @@ def check_data(data: DataConfig, reward: RewardConfig | None = None, *, split: s
             logger.warning(
                 "algorithm.reward.function failed on one of the rows that it was tried on: %s", failure
             )
+    return counts
+
+
+def why_empty(dataset: Dataset, key: str, *, split: str | None) -> str | None:
+    """Why a URI selects no sample, with the splits that there are; None where it selects one.
+
+    Args:
+        key: of the config that names the dataset.
+        split: where the URI names none; None for all.
+    """
+    from vrldata.selection import select
+
+    asked = dataset.uri.split or split
+    found = Counter(dataset.lance("samples").to_table(columns=["split"]).column("split").to_pylist())
+    listed = ", ".join(f"{name or '(none)'} {count}" for name, count in sorted(found.items(), key=str))
+    place = f"{key}={dataset.uri}"
+    if not found:
+        return f"{place}: the dataset has no sample"
+    if asked is not None and asked not in found:
+        return f"{place}: no sample in split {asked!r}; samples by split: {listed}"
+    chosen = split if dataset.uri.split is None else None
+    if select(dataset, "samples", split=chosen, columns=["problem_type"], limit=1).num_rows:
+        return None
+    of_split = f" of split {asked!r}" if asked is not None else ""
+    return f"{place}: its filter and limit select no sample{of_split}; samples by split: {listed}"
 
 
 def check_problem_types(

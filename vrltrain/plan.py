@@ -11,7 +11,8 @@ import yaml
 import vrldata
 from vrldata.errors import ConfigError
 from vrltrain.configs import RunConfig
-from vrltrain.data_checks import check_data, known_samples
+from vrltrain.data_checks import check_data, check_places, known_samples
+from vrltrain.inputs import CHUNK_TOKENS
 
 GIB = 2**30
 ADAM_BYTES = 16
@@ -22,13 +23,12 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
     """Resolved config, batches, tokens and memory of a run; reads the tables and the model's headers alone.
 
     Raises:
-        UriError, ConfigError: the dataset or the model is not there.
+        UriError, ConfigError: the dataset, its split or the model is not there.
     """
-    from vrltrain.policy import CHUNK_TOKENS
-
+    check_places(config.data, config.model.path)
     dataset = vrldata.open(config.data.train)
     split = None if dataset.uri.split else "train"
-    check_data(config.data, config.algorithm.reward)
+    counts = check_data(config.data, config.algorithm.reward)
     samples = known_samples(dataset.iter_samples(split=split), config.data.on_unknown_type)
     tokens = _visual_tokens(config, dataset, samples)
     rows = config.prompts_per_step * config.rollout.n
@@ -42,6 +42,7 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
         "data": {
             "samples": len(samples),
             "by_type": _count(sample.problem_type for sample in samples),
+            "validation_samples": sum(counts.get("val", {}).values()),
             "visual_tokens_mean": sum(tokens) / len(tokens) if tokens else 0.0,
             "visual_tokens_max": max(tokens, default=0),
             "too_long": sum(
@@ -75,14 +76,16 @@ def plan_run(config: RunConfig) -> dict[str, Any]:
 
 
 def describe_plan(plan: dict[str, Any]) -> str:
-    """The plan as text: the config as YAML, then the figures."""
-    parts = [yaml.safe_dump(plan["config"], sort_keys=False).rstrip()]
+    """The plan as text: the figures, then the resolved config as YAML."""
+    parts = []
     for name in ("data", "batches", "memory"):
-        parts.append(f"\n{name}:")
+        parts.append(f"{name}:")
         for key, value in plan[name].items():
             shown = f"{value:.3f}" if isinstance(value, float) else value
             parts.append(f"  {key}: {shown}")
-    return "\n".join(parts)
+        parts.append("")
+    config = yaml.safe_dump(plan["config"], sort_keys=False).rstrip()
+    return "\n".join([*parts, "config:", *(f"  {line}" for line in config.splitlines())])
 
 
 def _visual_tokens(config: RunConfig, dataset: Any, samples: list[Any]) -> list[int]:
@@ -126,6 +129,9 @@ def _read_config(path: str) -> dict[str, Any]:
         return values
     if Path(path).exists() or path.startswith((".", "/")):
         raise ConfigError(f"model.path={path!r}: no model lies there (config.json is missing)")
+    from vrltrain.libraries import quiet_libraries
+
+    quiet_libraries()
     from transformers import AutoConfig
 
     try:

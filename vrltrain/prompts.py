@@ -41,7 +41,7 @@ class PromptStream:
         if len(self._reader) == 0:
             raise ConfigError(
                 f"data.train={dataset.uri}: no sample with its clips there"
-                + (f" in split {split!r}" if split else "")
+                + (f" in split {asked!r}" if (asked := dataset.uri.split or split) else "")
                 + "; check `vrldata info`"
             )
         self._on_unknown_type = config.on_unknown_type
@@ -161,6 +161,7 @@ def _reader(dataset: Dataset, config: DataConfig, *, seed: int, split: str | Non
         return torch_dataset(dataset, rank=0, world_size=1, **options)
     from vrldata.readers import ray_iterator
 
+    logger.info("starting Ray to read the data")
     start_ray()
     return ray_iterator(dataset, **options)
 

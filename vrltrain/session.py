@@ -246,7 +246,7 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
             model; or the data or the reward function cannot be used (`data_checks`).
     """
     torch.manual_seed(config.seed)
-    check_data(config.data, config.algorithm.reward)
+    counts = check_data(config.data, config.algorithm.reward)
     if not checkpoint_steps(Path(config.run_dir)):
         check_model_path(config.model.path)
     with shared_run_folder(config.run_dir, ranks) as folder:
@@ -259,8 +259,10 @@ def open_session(config: RunConfig, ranks: Ranks, *, resume: bool, command: str)
         if checkpoint is not None:
             check_same_config(load_state(checkpoint)["config"], config, free=FREE_KEYS)
         train = vrldata.open(config.data.train)
-        val = vrldata.open(config.data.val) if config.data.val else None
+        val = vrldata.open(config.data.val) if config.data.val and "val" in counts else None
         model_path = str(checkpoint / "model") if checkpoint else config.model.path
+        if ranks.is_main:
+            logger.info("loading model %s", model_path)
         encoder = load_encoder(model_path)
         session = Session(
             config=config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ from tests.train.colour_clips import run_values
 from vrldata.config import validate_config
 from vrldata.errors import ConfigError
 from vrltrain.checkpoint import checkpoint_steps
-from vrltrain.configs import RolloutsConfig, RunConfig, SftConfig
+from vrltrain.commands.run import summary_text
+from vrltrain.configs import DataConfig, RolloutsConfig, RunConfig, SftConfig
+from vrltrain.data_checks import check_data
 from vrltrain.export import export_model
 from vrltrain.files import read_lines
-from vrltrain.plan import plan_run
+from vrltrain.plan import describe_plan, plan_run
 from vrltrain.sample_responses import sample_responses
 from vrltrain.sft import fine_tune, step_rows
 
@@ -119,6 +122,74 @@ def test_a_dry_run_plans_and_starts_nothing(colour_dataset: Path, tiny_model: Pa
     assert not (tmp_path / "run").exists()
 
 
+def test_the_text_of_a_dry_run_ends_with_the_config(
+    colour_dataset: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    values = run_values(colour_dataset, tiny_model, tmp_path / "run")
+    text = describe_plan(plan_run(validate_config(RunConfig, values, source="test")))
+    assert text.startswith("data:\n  samples: 16\n")
+    plan, _, config = text.partition("\nconfig:\n")
+    assert "memory:" in plan
+    assert yaml.safe_load(config)["steps"] == 2
+
+
+def test_a_dry_run_on_a_model_folder_imports_no_torch(
+    colour_dataset: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(run_values(colour_dataset, tiny_model, tmp_path / "run")))
+    program = (
+        "import sys; from vrldata.config import load_config; from vrltrain.configs import RunConfig;"
+        "from vrltrain.plan import plan_run; plan_run(load_config(RunConfig, sys.argv[1]));"
+        "print([name for name in ('torch', 'transformers', 'ray', 'vllm') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_a_split_that_is_not_there_is_told_with_those_that_are(
+    dry_run: tuple[str, ...], colour_dataset: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model").mkdir()
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(run_values(Path(f"{colour_dataset}?split=foo"), tmp_path / "model", tmp_path / "run"))
+    )
+    done = call("run", str(config), *dry_run)
+    assert done.returncode == 2
+    assert "no sample in split 'foo'; samples by split: train 16, val 4" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_filter_that_selects_nothing_is_told(
+    colour_dataset: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    uri = Path(f"{colour_dataset}?filter=problem_type = 'ocr'")
+    with pytest.raises(ConfigError, match="its filter and limit select no sample of split 'train'"):
+        plan_run(validate_config(RunConfig, run_values(uri, tiny_model, tmp_path / "run"), source="test"))
+
+
+def test_a_misspelt_model_folder_is_refused_without_asking_the_hub(
+    colour_dataset: Path, tmp_path: Path
+) -> None:
+    values = run_values(colour_dataset, Path("nomodel"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"model.path='nomodel': no such folder"):
+        plan_run(validate_config(RunConfig, values, source="test"))
+
+
+def test_validation_without_a_question_is_left_out_with_a_warning(
+    colour_dataset: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = DataConfig(train=str(colour_dataset), val=f"{colour_dataset}?split=vall")
+    with caplog.at_level(logging.WARNING, logger="vrltrain"):
+        counts = check_data(data)
+    assert counts == {"train": {"multiple_choice": 16}}
+    (warning,) = caplog.messages
+    assert "no sample in split 'vall'; samples by split: train 16, val 4; validation is left out" in warning
+
+
 def test_wrong_input_is_one_clear_line_and_exit_code_2(
     colour_dataset: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -139,12 +210,25 @@ def test_wrong_input_is_one_clear_line_and_exit_code_2(
 
 def test_a_run_prints_json_for_machines(own_dataset: Path, tiny_model: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(run_values(own_dataset, tiny_model, tmp_path / "run", steps=1)))
+    values = run_values(own_dataset, tiny_model, tmp_path / "run", steps=1, data__val=str(own_dataset))
+    config.write_text(yaml.safe_dump({**values, "validation": {"before": True, "after": True}}))
     done = call("-q", "run", str(config), "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["steps"] == 1
     assert checkpoint_steps(tmp_path / "run") == [1]
+    assert {step: row["validation/samples"] for step, row in result["validation"].items()} == {"0": 4, "1": 4}
+
+
+def test_the_last_lines_of_a_run_compare_its_first_and_last_validation() -> None:
+    figures = {
+        step: {"validation/accuracy_of_all": accuracy, "validation/samples": 4.0}
+        for step, accuracy in ((0, 0.25), (5, 0.5), (10, 0.75))
+    }
+    summary = {"run_id": "r", "steps": 10, "failed_samples": 0, "report": "r/report.html", "metrics": {}}
+    shown = summary_text({**summary, "validation": figures})
+    assert "validation accuracy    0.2500 (step 0) -> 0.7500 (step 10), 4 questions" in shown
+    assert "validation" not in summary_text({**summary, "validation": {}})
 
 
 @pytest.mark.parametrize("recipe", sorted(path.name for path in (PROJECT / "recipes").glob("*.yaml")))

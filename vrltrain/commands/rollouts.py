@@ -25,8 +25,10 @@ def rollouts(
     from vrltrain.configs import RolloutsConfig
 
     loaded = load_config(RolloutsConfig, config, overrides or [])
+    from vrltrain.data_checks import check_places
     from vrltrain.libraries import quiet_libraries
 
+    check_places(loaded.data, loaded.model.path, split=None)
     quiet_libraries()
     from vrltrain.sample_responses import sample_responses
 

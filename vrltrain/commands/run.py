@@ -23,26 +23,28 @@ def run(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved config and the plan, and start nothing.")
+        bool, typer.Option("--dry-run", help="Print the plan and the resolved config, and start nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model by reinforcement learning on a dataset. The same command again goes on after a stop.
 
-    Example: vrltrain run recipes/quickstart.yaml data.train=clips@v1 model.path=tiny run_dir=runs/first
+    Example: vrltrain run recipes/demo-grpo.yaml data.train=clips@v1 model.path=tiny run_dir=runs/first
     """
     from vrldata.config import load_config
     from vrltrain.configs import RunConfig
 
     loaded = load_config(RunConfig, config, overrides or [])
-    from vrltrain.libraries import quiet_libraries
-
-    quiet_libraries()
     if dry_run:
         from vrltrain.plan import describe_plan, plan_run
 
         print_result(plan_run(loaded), as_json=as_json, text=describe_plan)
         return
+    from vrltrain.data_checks import check_places
+    from vrltrain.libraries import quiet_libraries
+
+    check_places(loaded.data, loaded.model.path, run_dir=loaded.run_dir)
+    quiet_libraries()
     from vrltrain.loop import train
 
     command = " ".join(["vrltrain run", str(config), *(overrides or [])])
@@ -56,13 +58,15 @@ def run(
         "failed_samples": result.failed_samples,
         "report": str(result.run_dir / "report.html"),
         "metrics": result.metrics,
+        "validation": result.validation,
     }
-    print_result(summary, as_json=as_json, text=_text)
+    print_result(summary, as_json=as_json, text=summary_text)
     if result.failed_samples:
         raise typer.Exit(PARTLY_FAILED)
 
 
-def _text(summary: dict[str, Any]) -> str:
+def summary_text(summary: dict[str, Any]) -> str:
+    """The last lines of a run."""
     lines = [f"{summary['run_id']}: {summary['steps']} steps done"]
     for name in (
         "reward/overall_mean",
@@ -73,7 +77,20 @@ def _text(summary: dict[str, Any]) -> str:
     ):
         if name in summary["metrics"]:
             lines.append(f"  {name:<22} {summary['metrics'][name]:.4f}")
+    if summary["validation"]:
+        lines.append(_validation_line(summary["validation"]))
     if summary["failed_samples"]:
         lines.append(f"  {summary['failed_samples']} samples were left out; the log gives each reason")
     lines.append(f"  report                 {summary['report']}")
     return "\n".join(lines)
+
+
+def _validation_line(validation: dict[int, dict[str, float]]) -> str:
+    """Accuracy over all questions of the first and the last validation."""
+    steps = sorted(validation)
+    shown = [
+        f"{validation[step]['validation/accuracy_of_all']:.4f} (step {step})"
+        for step in dict.fromkeys((steps[0], steps[-1]))
+    ]
+    num_questions = validation[steps[-1]]["validation/samples"]
+    return f"  validation accuracy    {' -> '.join(shown)}, {num_questions:.0f} questions"

@@ -26,8 +26,10 @@ def sft(
     from vrltrain.configs import SftConfig
 
     loaded = load_config(SftConfig, config, overrides or [])
+    from vrltrain.data_checks import check_places
     from vrltrain.libraries import quiet_libraries
 
+    check_places(loaded.data, loaded.model.path, run_dir=loaded.run_dir, split=None)
     quiet_libraries()
     from vrltrain.sft import fine_tune
 
