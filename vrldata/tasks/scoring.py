@@ -146,7 +146,7 @@ _OWN_FIELDS = frozenset({"problem_type", "response", "ground_truth", "options", 
 def score(
     problem_type: str,
     response: str,
-    answer: Any,
+    answer: Any = ...,
     *,
     options: Sequence[str] | Mapping[str, str] | str | None = None,
     protocol: str = "train",
@@ -165,14 +165,27 @@ def score(
         options: the options of a multiple-choice question, with their letters or without.
         protocol: `train` (strict), `eval` (tolerant), or another system's rules by name (`PROTOCOLS`).
         settings: choices of the run; the defaults are those of the protocol.
-        record_fields: further fields of `Record`, such as `duration` or `coord_space`. `ground_truth` may
-            stand beside an equal `answer`: `score(**record)` takes the record of a user's reward function.
+        record_fields: further fields of `Record`, such as `duration` or `coord_space`. `ground_truth` stands
+            for `answer`, or beside an equal one: `score(**record)` takes what `score_batch` takes.
 
     Raises:
-        TaskError: an unknown type, protocol or field.
+        TaskError: an unknown type, protocol or field; neither `answer` nor `ground_truth`, or different ones.
     """
+    answer = _one_answer(answer, record_fields)
     record = make_record(problem_type, response, answer, options=options, settings=settings, **record_fields)
     return score_record(record, protocol)
+
+
+def _one_answer(answer: Any, record_fields: dict[str, Any]) -> Any:
+    """The ground truth under either of its names, taken out of the further fields."""
+    if "ground_truth" not in record_fields:
+        if answer is ...:
+            raise TaskError("no ground truth: give answer, or ground_truth as records name it")
+        return answer
+    named = record_fields.pop("ground_truth")
+    if answer is not ... and answer != named:
+        raise TaskError(f"answer {answer!r:.80} and ground_truth {named!r:.80} differ: give one of them")
+    return named
 
 
 def make_record(
