@@ -5,16 +5,19 @@ Predicates are read by `query`; this module combines them and decides which of a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from vrldata.errors import FilterError
+from vrldata.errors import FilterError, UriError, nearest
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
+
+logger = logging.getLogger(__name__)
 
 SELECTED_TABLES = ("samples", "trajectories")
 """Tables that a URI's filter, split and limit apply to."""
@@ -64,7 +67,8 @@ def select(
     the samples selected. The limit counts after the shuffle.
 
     Raises:
-        FilterError: a predicate, a column or the limit is wrong.
+        FilterError: a predicate, a column or the limit is wrong, or there is no such split. UriError: there
+            is no split of the URI's name.
     """
     from vrldata.query import filter_rows, visible_columns
 
@@ -94,9 +98,42 @@ def select(
     if sample_ids is not None:
         rows = rows.filter(pa.compute.is_in(rows.column("sample_id"), value_set=sample_ids))
         rows = rows.select(list(columns)) if columns is not None else rows
+    if obeys and not rows.num_rows:
+        _check_splits(dataset, split)
     if permute:
         rows = rows.take(np.random.default_rng(uri.shuffle).permutation(rows.num_rows))
     return rows.slice(0, most) if most is not None else rows
+
+
+def _check_splits(dataset: Dataset, split: str | None) -> None:
+    """Raises FilterError or UriError where no sample is of the split that is asked for."""
+    asked = (("", split, FilterError), (f"{dataset.uri}: ", dataset.uri.split, UriError))
+    if split is None and dataset.uri.split is None:
+        return
+    found = dataset.lance("samples").to_table(columns=["split"]).column("split").unique().to_pylist()
+    known = sorted(name for name in found if name)
+    for place, name, error in asked:
+        if name is not None and name not in found:
+            listed = f"Splits: {', '.join(known)}." if known else "No sample of this dataset is of any split."
+            raise error(f"{place}no split {name!r}.{nearest(name, known)} {listed}")
+
+
+def tell_empty(
+    dataset: Dataset, num_rows: int, *, split: str | None, filter: str | None, limit: int | None
+) -> None:
+    """Log a warning where samples are iterated and conditions leave none; a limit of 0 is no accident."""
+    named = [
+        f"{name} {value!r}"
+        for name, value in (
+            ("split", split),
+            ("filter", filter),
+            ("split", dataset.uri.split),
+            ("filter", dataset.uri.filter),
+        )
+        if value is not None
+    ]
+    if num_rows == 0 and named and limit != 0 and dataset.uri.limit != 0:
+        logger.warning("%s: no sample is selected by %s", dataset.uri, ", ".join(dict.fromkeys(named)))
 
 
 def iter_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -158,8 +195,6 @@ def _all_of(predicates: Sequence[str | None]) -> str | None:
 
 
 def _check_columns(names: Sequence[str], known: Sequence[str], table: str) -> None:
-    from vrldata.errors import nearest
-
     for name in names:
         if name not in known:
             hint = nearest(name, known) or f" Columns: {', '.join(known)}."

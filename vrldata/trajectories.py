@@ -7,16 +7,22 @@ Reading files is the work of `trajectory_files` and `trajectory_rows`, committin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vrldata.annotation_faults import FileFault, Rejection, RowFault, file_rejection, row_rejection
 from vrldata.errors import AnnotationError, nearest
 from vrldata.log import progress
 from vrldata.trajectory_files import read_rows
-from vrldata.trajectory_rows import SOURCES, ImportDefaults, own_names, read_trajectories
+from vrldata.trajectory_rows import (
+    SOURCES,
+    ImportDefaults,
+    own_names,
+    read_trajectories,
+    trajectory_from_fields,
+)
 from vrldata.types import Sample, Trajectory
 
 if TYPE_CHECKING:
@@ -61,22 +67,30 @@ class _Counts:
     rejected: list[Rejection] = field(default_factory=list)
 
 
-def add_trajectories(dataset: Dataset, trajectories: Iterable[Trajectory]) -> int:
+def add_trajectories(dataset: Dataset, trajectories: Iterable[Trajectory | Mapping[str, Any]]) -> int:
     """Store `trajectories` in one commit; how many were new. See `Dataset.add_trajectories`.
 
     Raises:
-        StoreError: the dataset cannot be written.
+        AnnotationError: a mapping is no trajectory; nothing is stored then. StoreError: the dataset cannot be
+            written.
     """
     from vrldata.commits import maintain_indexes, merge_rows
     from vrldata.tables import now, trajectory_to_row, with_trajectory_ids
 
     moment = now()
-    rows = [trajectory_to_row(one, created_at=moment) for one in with_trajectory_ids(trajectories)]
+    rows = [trajectory_to_row(one, created_at=moment) for one in with_trajectory_ids(_given(trajectories))]
     if not rows:
         return 0
     inserted = merge_rows(dataset, "trajectories", rows).inserted
     maintain_indexes(dataset, "trajectories")
     return inserted
+
+
+def _given(trajectories: Iterable[Trajectory | Mapping[str, Any]]) -> Iterator[Trajectory]:
+    if isinstance(trajectories, Trajectory | Mapping | str):
+        raise AnnotationError(f"expected a list of trajectories, got one {type(trajectories).__name__}")
+    for index, one in enumerate(trajectories):
+        yield one if isinstance(one, Trajectory) else trajectory_from_fields(one, f"trajectory {index}")
 
 
 def import_trajectories(

@@ -5,14 +5,17 @@ Opening files is the work of `trajectory_files`, what becomes of the trajectorie
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vrldata.annotation_faults import RawRow, RowFault
 from vrldata.annotation_rows import jsonable
+from vrldata.errors import AnnotationError, nearest
 from vrldata.types import Sample, Trajectory
 
 SOURCES = ("offline", "rollout", "eval", "sft")
@@ -91,32 +94,81 @@ def read_trajectories(
                     field=keys[name],
                 )
     extra = _extra(keys, values, raw.fields)
-    source = _text(keys, values, "source") or defaults.source
+    base = {"model": defaults.model, "run_id": defaults.run_id, "source": defaults.source}
+    values = {**values, **{name: values.get(name) or value for name, value in base.items()}}
+    for response in responses:
+        yield _trajectory(keys, {**values, "sample_id": sample_id, "response": response}, extra)
+
+
+def trajectory_from_fields(given: object, place: str) -> Trajectory:
+    """The trajectory of a mapping with the fields of `Trajectory`, such as a row of the table.
+
+    `source` is `offline` where it is not given; a `created_at` is left out.
+
+    Args:
+        place: what messages call it.
+
+    Raises:
+        AnnotationError: it is no mapping, a field is unknown or missing, or a value does not fit.
+    """
+    names = [one.name for one in dataclasses.fields(Trajectory)]
+    if not isinstance(given, Mapping):
+        raise AnnotationError(
+            f"{place}: expected a Trajectory or a mapping of its fields, got {type(given).__name__}"
+        )
+    for name in given:
+        if name not in names and name not in NOT_TAKEN:
+            raise AnnotationError(
+                f"{place}: no field {name!r} in a trajectory.{nearest(str(name), names)}"
+                f" Fields: {', '.join(names)}; what is none of them goes into extra"
+            )
+    for name in ("sample_id", "response"):
+        if not isinstance(given.get(name), str):
+            raise AnnotationError(f"{place}: {name} is missing or no text")
+    keys = {name: name for name in given}
+    values = {name: _plain(value) for name, value in given.items() if value is not None}
+    try:
+        return _trajectory(keys, values, _extra(keys, values, values))
+    except RowFault as fault:
+        shown = "" if fault.value is None else f", got {reprlib.repr(fault.value)}"
+        raise AnnotationError(f"{place}: {fault.field}: {fault.text}{shown}") from fault
+
+
+def _plain(value: Any) -> Any:
+    """Tuples, arrays and tensors as lists."""
+    return list(value) if isinstance(value, tuple) else getattr(value, "tolist", lambda: value)()
+
+
+def _trajectory(keys: Mapping[str, str], values: Mapping[str, Any], extra: Mapping[str, Any]) -> Trajectory:
+    reward = _number(keys, values, "reward")
+    return Trajectory(
+        trajectory_id=_text(keys, values, "trajectory_id"),
+        sample_id=_text(keys, values, "sample_id"),
+        response=_text(keys, values, "response"),
+        source=_source(keys, values, "offline"),
+        model=_text(keys, values, "model"),
+        run_id=_text(keys, values, "run_id"),
+        step=_whole(keys, values, "step"),
+        policy_version=_whole(keys, values, "policy_version"),
+        rewards=_rewards(keys, values),
+        reward=reward,
+        correct=_correct(keys, values, reward),
+        status=_text(keys, values, "status"),
+        num_tokens=_whole(keys, values, "num_tokens"),
+        finish_reason=_text(keys, values, "finish_reason"),
+        token_ids=_numbers(keys, values, "token_ids", whole=True),
+        log_probs=_numbers(keys, values, "log_probs", whole=False),
+        extra=extra,
+    )
+
+
+def _source(keys: Mapping[str, str], values: Mapping[str, Any], default: str) -> str:
+    source = _text(keys, values, "source") or default
     if source not in SOURCES:
         raise RowFault(
             "bad_field", f"expected one of {', '.join(SOURCES)}", field=keys["source"], value=source
         )
-    reward = _number(keys, values, "reward")
-    for response in responses:
-        yield Trajectory(
-            trajectory_id=_text(keys, values, "trajectory_id"),
-            sample_id=sample_id,
-            response=response,
-            source=source,
-            model=_text(keys, values, "model") or defaults.model,
-            run_id=_text(keys, values, "run_id") or defaults.run_id,
-            step=_whole(keys, values, "step"),
-            policy_version=_whole(keys, values, "policy_version"),
-            rewards=_rewards(keys, values),
-            reward=reward,
-            correct=_correct(keys, values, reward),
-            status=_text(keys, values, "status"),
-            num_tokens=_whole(keys, values, "num_tokens"),
-            finish_reason=_text(keys, values, "finish_reason"),
-            token_ids=_numbers(keys, values, "token_ids", whole=True),
-            log_probs=_numbers(keys, values, "log_probs", whole=False),
-            extra=extra,
-        )
+    return source
 
 
 def _extra(keys: Mapping[str, str], values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,7 +272,7 @@ def _text(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> str:
         return ""
     if isinstance(value, (list, dict)):
         raise RowFault("bad_field", "expected a text", field=keys[name], value=value)
-    _check_text(str(value), keys[name])
+    _check_text(str(value), keys.get(name, name))
     return str(value)
 
 

@@ -93,10 +93,10 @@ def select_samples(
             raises MissingClip.
 
     Raises:
-        FilterError: a predicate or a column is wrong.
+        FilterError: a predicate, a column or the split is wrong. UriError: the URI's split is.
     """
     from vrldata.dataset import Dataset as Opened
-    from vrldata.selection import select
+    from vrldata.selection import select, tell_empty
 
     if limit is not None and limit < 0:
         raise FilterError(f"limit={limit}: expected 0 or more rows")
@@ -108,6 +108,7 @@ def select_samples(
     asked = tuple(columns or uri.columns or dataset.lance("samples").schema.names)
     read = list(dict.fromkeys([*asked, *MEDIA_COLUMNS]))
     rows = select(view, "samples", split=split, filter=filter, columns=read, shuffle=True)
+    tell_empty(dataset, rows.num_rows, split=split, filter=filter, limit=limit)
     if skip_missing:
         rows = _with_clips(rows).slice(0, most)
     rows = rows.combine_chunks()
