@@ -19,6 +19,7 @@ _PUBLIC = {
     "SamplingSpec": "vrldata.sampling",
     "PRESETS": "vrldata.sampling",
     "decode": "vrldata.decoding",
+    "collate": "vrldata.readers.batches",
     "score": "vrldata.tasks",
     "score_batch": "vrldata.tasks",
     "Clip": "vrldata.types",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from vrldata.errors import UriError as UriError
     from vrldata.errors import VRLError as VRLError
     from vrldata.hub_pull import pull as pull
+    from vrldata.readers.batches import collate as collate
     from vrldata.sampling import PRESETS as PRESETS
     from vrldata.sampling import SamplingSpec as SamplingSpec
     from vrldata.tasks import score as score

@@ -21,6 +21,7 @@ from vrldata.location import (
     release_versions,
     storage_options,
 )
+from vrldata.readers import hf_dataset, ray_dataset, ray_iterator, torch_dataset
 from vrldata.uri import DatasetUri
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({str(self.uri)!r})"
+
+    def __len__(self) -> int:
+        """Number of samples that the URI selects."""
+        return self.samples.count()
 
     def check_exists(self) -> None:
         """Raises UriError where no dataset lies at the location, or it has no such release."""
@@ -236,14 +241,16 @@ class Dataset:
         """The clip of a row of `frames`; see `FrameStore.get` for `indices`, some frames only, and `out`."""
         return self.frame_store().get(clip_id, indices=indices, out=out)
 
-    def clips_of(self, sample: Sample) -> list[Clip]:
-        """The clips of a sample: videos, then images, in the order of their columns.
+    def clips_of(self, sample: Sample | str) -> list[Clip]:
+        """The clips of a sample or of its id: videos, then images, in the order of their columns.
 
         Raises:
-            MissingClip: one of them is not in the store; the message says why.
+            MissingClip: one of them is not in the store; the message says why. StoreError: no such sample.
         """
         from vrldata.lookup import missing_media
 
+        if isinstance(sample, str):
+            sample = self.sample(sample)
         media = [*sample.videos, *sample.images]
         if len(sample.clip_ids) != len(media):
             raise MissingClip(missing_media(self, sample))
@@ -277,12 +284,14 @@ class Dataset:
         The URI's filter, split and limit apply on top of the arguments.
 
         Raises:
-            FilterError: the predicate is wrong.
+            FilterError: the predicate is wrong, or there is no such split. UriError: not the URI's split.
         """
-        from vrldata.selection import iter_rows, select
+        from vrldata.selection import iter_rows, select, tell_empty
         from vrldata.tables import row_to_sample
 
-        for row in iter_rows(select(self, "samples", split=split, filter=filter, limit=limit, shuffle=True)):
+        rows = select(self, "samples", split=split, filter=filter, limit=limit, shuffle=True)
+        tell_empty(self, rows.num_rows, split=split, filter=filter, limit=limit)
+        for row in iter_rows(rows):
             yield row_to_sample(row)
 
     def iter_trajectories(
@@ -299,13 +308,14 @@ class Dataset:
         for row in iter_rows(select(self, "trajectories", filter=filter, limit=limit)):
             yield row_to_trajectory(row)
 
-    def add_trajectories(self, trajectories: Iterable[Trajectory]) -> int:
+    def add_trajectories(self, trajectories: Iterable[Trajectory | Mapping[str, Any]]) -> int:
         """Store trajectories in one commit; the number that were new. Known `trajectory_id`s are left alone.
 
-        A trajectory with an empty id is given one, so that adding the same ones twice adds nothing.
+        A trajectory with an empty id is given one, so that adding the same ones twice adds nothing. Mappings
+        of the fields of `Trajectory` are taken as well; they need `sample_id` and `response`.
 
         Raises:
-            StoreError: the dataset cannot be written.
+            AnnotationError: a mapping is no trajectory. StoreError: the dataset cannot be written.
         """
         return int(_call("trajectories", "add_trajectories", self, trajectories))
 
@@ -343,21 +353,11 @@ class Dataset:
         """Rows added, removed and changed from release `a` to `b`, by table; see `releases.diff`."""
         return _call("releases", "diff", self, a, b)
 
-    def ray(self, **options: Any) -> Any:
-        """A streaming `ray.data.Dataset`; see `readers.ray_dataset`."""
-        return _call("readers", "ray_dataset", self, **options)
-
-    def ray_iterator(self, **options: Any) -> Any:
-        """Rows of one rank, prefetched by Ray, that go on where they stopped; see `readers.ray_iterator`."""
-        return _call("readers", "ray_iterator", self, **options)
-
-    def torch(self, **options: Any) -> Any:
-        """A torch IterableDataset; see `readers.torch_dataset`."""
-        return _call("readers", "torch_dataset", self, **options)
-
-    def hf(self, **options: Any) -> Any:
-        """A `datasets.Dataset`; see `readers.hf_dataset`."""
-        return _call("readers", "hf_dataset", self, **options)
+    # what reads samples in a loop, with options, rows and examples in the functions' docstrings
+    torch = torch_dataset
+    ray = ray_dataset
+    ray_iterator = ray_iterator
+    hf = hf_dataset
 
     def push(self, target: str, **options: Any) -> Any:
         """Publish on the Hugging Face Hub; see `hub.push`."""

@@ -253,3 +253,39 @@ def test_remote_clips_are_kept_within_a_budget(
     kept = list(tmp_path.rglob("*.npy"))
     assert 1 <= len(kept) <= 3
     assert sum(path.stat().st_size for path in kept) <= 40000
+
+
+def test_a_stream_has_no_rows_by_index(clips: vrldata.Dataset) -> None:
+    with pytest.raises(TypeError, match=r"no row \[0\]: iterate it"):
+        clips.torch()[0]
+
+
+def test_batches_of_rows_hold_what_does_not_stack_as_lists(clips: vrldata.Dataset) -> None:
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(clips.torch(batch_size=2), batch_size=2, collate_fn=vrldata.collate)
+    batch = next(iter(loader))
+    assert batch["problem"] == ["What is in video 0?", "What is in video 1?"]
+    assert batch["pass_rate"] == [None, None]
+    assert [[clip.kind for clip in row] for row in batch["clips"]] == [["video", "image"], ["video"]]
+
+
+def test_batches_stack_what_has_one_shape() -> None:
+    import torch
+
+    def row(index: int, width: int) -> dict[str, Any]:
+        return {"frames": np.full((2, 3), index, np.uint8), "ids": torch.arange(width), "index": index}
+
+    batch = vrldata.collate([row(0, 2), row(1, 3)])
+    assert batch["frames"].tolist() == [[[0] * 3] * 2, [[1] * 3] * 2]
+    assert batch["frames"].dtype == torch.uint8
+    assert [ids.tolist() for ids in batch["ids"]] == [[0, 1], [0, 1, 2]]
+    assert batch["index"].tolist() == [0, 1]
+    assert vrldata.collate([row(0, 2), row(1, 2)])["ids"].shape == (2, 2)
+    frames, names = vrldata.collate([(np.zeros(3), "a"), (np.ones(3), "b")])
+    assert (frames.shape, names) == ((2, 3), ["a", "b"])
+    assert vrldata.collate([1.5, 2]).tolist() == [1.5, 2.0]
+    assert vrldata.collate([True, False]).dtype == torch.bool
+    assert vrldata.collate([{"a": 1}, {"b": 2}]) == {"a": [1, None], "b": [None, 2]}
+    assert vrldata.collate([2**70, 1]) == [2**70, 1]
+    assert vrldata.collate([]) == []

@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import datasets
 
 from vrldata.readers.clips import ClipReader
-from vrldata.readers.order import select_samples
-
-if TYPE_CHECKING:
-    from vrldata.dataset import Dataset
+from vrldata.readers.order import SampleOrder
 
 
-def hf_dataset(
-    dataset: Dataset,
-    *,
-    split: str | None = None,
-    columns: Sequence[str] | None = None,
-    frames: bool = False,
-    shuffle: int | None = None,
-    filter: str | None = None,
-    limit: int | None = None,
-    skip_missing: bool = False,
-) -> datasets.Dataset:
-    """Samples as a `datasets.Dataset` over the same memory, in the order of epoch 0.
-
-    With `frames` rows carry `clips`, handles that read their frames when used. They are attached on access
-    (`with_transform`) and are not part of the stored features; columns that clips are found by then stay in.
-
-    Raises:
-        FilterError: a predicate or a column is wrong.
-    """
-    order = select_samples(
-        dataset,
-        split=split,
-        filter=filter,
-        columns=columns,
-        limit=limit,
-        shuffle=shuffle,
-        skip_missing=skip_missing,
-    )
+def rows_of(order: SampleOrder, *, frames: bool) -> datasets.Dataset:
+    """The rows in the order of epoch 0, with `frames` with `clips` on access; see `hf_dataset`."""
     rows = order.rows if frames else order.rows.select(list(order.columns))
     # key metadata of Lance means nothing here
     found = datasets.Dataset(datasets.table.InMemoryTable(rows.replace_schema_metadata(None)))

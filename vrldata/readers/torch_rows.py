@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed
@@ -11,74 +11,47 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from vrldata.errors import ConfigError
 from vrldata.readers.clips import ClipReader
-from vrldata.readers.order import check_rank, select_samples
+from vrldata.readers.order import SampleOrder, check_rank
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from vrldata.dataset import Dataset
 
 ROWS_AT_ONCE = 256
 """Rows that are Python objects ahead of the consumer."""
 
 
 class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
-    """Rows of `samples` for `torch.utils.data.DataLoader`, in the order of (shuffle, epoch).
+    """Rows of `samples` for `torch.utils.data.DataLoader`, in the order of a seed; see `torch_dataset`.
 
-    A row is a dict of the columns, and with `frames` of `clips` as well: handles in the order of videos, then
-    images. Without `transform` no frame is read in a worker: handles travel, and a local clip is mapped where
-    it is used. Rows hold lists and None, so that batches need a `collate_fn`, such as `list`.
+    Without `transform` no frame is read in a worker: handles travel, and a local clip is mapped where it is
+    used.
 
-        stream = vrldata.open("clips@v1").torch(shuffle=1, batch_size=8)
-        loader = DataLoader(stream, batch_size=8, num_workers=2, collate_fn=list)
-        for batch in loader:
+        for batch in DataLoader(stream, batch_size=8, collate_fn=list, ...):    # or vrldata.collate
             stream.advance(len(batch))      # only where num_workers > 0: workers run ahead
             state = stream.state_dict()
         stream.next_epoch()             # also what iterating again does, once an epoch is through
 
     The order of the batches is that of the seed whatever the number of workers, if `batch_size` says how many
     rows in a row the loader takes from one worker: its own batch size, or 1 with `batch_size=None`.
-
-    Args:
-        rank: this process; None asks torch.distributed, then the variables RANK and WORLD_SIZE.
-        transform: a picklable function of a row that runs in the workers.
-        even: give every rank the same number of rows, leaving out up to `world_size - 1` at the end.
-
-    Raises:
-        FilterError: a predicate or a column is wrong. ConfigError: rank, world size or batch size is wrong.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        order: SampleOrder,
         *,
-        split: str | None = None,
-        columns: Sequence[str] | None = None,
-        frames: bool = True,
-        shuffle: int | None = None,
-        filter: str | None = None,
-        limit: int | None = None,
-        skip_missing: bool = False,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
-        batch_size: int = 1,
-        rank: int | None = None,
-        world_size: int | None = None,
-        even: bool = False,
+        frames: bool,
+        transform: Callable[[dict[str, Any]], Any] | None,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        even: bool,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size}: expected 1 or more rows")
-        self._rank, self._world_size = _this_rank(rank, world_size)
-        self._order = select_samples(
-            dataset,
-            split=split,
-            filter=filter,
-            columns=columns,
-            limit=limit,
-            shuffle=shuffle,
-            skip_missing=skip_missing,
-        )
-        self._reader = ClipReader(self._order.uri) if frames else None
+        self._order = order
+        self._rank, self._world_size = rank, world_size
+        self._reader = ClipReader(order.uri) if frames else None
         self._transform = transform
         self._batch_size = batch_size
         self._even = even
@@ -91,6 +64,12 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         if self._even:
             return total // self._world_size
         return len(range(self._rank, total, self._world_size))
+
+    def __getitem__(self, index: object) -> Any:
+        raise TypeError(
+            f"a stream has no row [{index!r}]: iterate it, as in next(iter(stream)), "
+            "or take Dataset.hf(frames=True), whose rows have an index"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         """The rest of the present epoch; in a DataLoader's worker the share of that worker.
@@ -158,7 +137,12 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         self._through = False
 
 
-def _this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """(rank, world size): as given, else those of torch.distributed, else of RANK and WORLD_SIZE.
+
+    Raises:
+        ConfigError: one without the other, or no rank of that many.
+    """
     if (rank is None) != (world_size is None):
         raise ConfigError(f"rank={rank}, world_size={world_size}: give both or none")
     if rank is None or world_size is None:
