@@ -1,8 +1,10 @@
 """Publishing a dataset on the Hugging Face Hub: `push`. Fetching one is the work of `hub_pull`.
 
-Data files go up first, in commits of bounded size; one last commit makes the new state visible, moves the
-card and the Parquet copies along, and drops what is not needed any more. A reader sees the old state or the
-new one. A push that was cut off is repeated: what has arrived is not sent again.
+Each release that is new there is published and tagged by itself, oldest first, then the newest state: the
+files at the git tag of a release are that release and the ones before it. Data files go up first, in commits
+of bounded size; one last commit makes a state visible, moves the card and the Parquet copies along, and drops
+what is not needed any more. A reader sees the old state or the new one. A push that was cut off is repeated:
+what has arrived is not sent again.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class PushReport:
         uploaded: files that were sent; `unchanged` were there already, `deleted` are needed no more.
         commit: git commit of the new state.
         tags: releases whose git tag was set.
+        deleted_files: paths that neither a release nor the newest state needs; the git history keeps them.
     """
 
     repo_id: str
@@ -57,6 +60,7 @@ class PushReport:
     unchanged: int
     deleted: int
     tags: tuple[str, ...]
+    deleted_files: tuple[str, ...] = ()
 
 
 def push(
@@ -84,21 +88,52 @@ def push(
     call(what, lambda: api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True))
     tags = tags_of(api, repo_id, what)
     published = _published_releases(api, repo_id, what)
-    _check_lineage(repo_id, published, tags, releases, force)
-    state = _state(dataset, newest)
-    files = [*table_files(dataset, releases, newest), *parquet_files(state), releases_file(releases)]
-    files += _card_files(state, api, repo_id, releases)
-    head, sent, deleted = _upload(api, repo_id, files, what)
-    moved = _set_tags(api, repo_id, head, releases, tags, what)
+    _check_lineage(dataset, repo_id, published, tags, releases, force)
+    sent: dict[str, RepositoryFile] = {}
+    dropped: set[str] = set()
+
+    def publish(listed: Sequence[Release], state: str | None) -> tuple[str, list[RepositoryFile]]:
+        files = _state_files(dataset, listed, state, api, repo_id)
+        head, new, stale = _upload(api, repo_id, files, what)
+        sent.update({file.path: file for file in new})
+        dropped.update(stale)
+        return head, files
+
+    moved = [one for one in releases if _is_to_tag(api, repo_id, one, tags, what)]
+    for one in moved:
+        head, files = publish(releases[: releases.index(one) + 1], one.name)
+        _set_tag(api, repo_id, head, one, moves=one.name in tags, what=what)
+    if not moved or moved[-1] != releases[-1] or not _is_state_of(dataset, releases[-1], newest):
+        head, files = publish(releases, newest)
+    for gone in sorted(tags.keys() - {one.name for one in releases}):
+        call(what, lambda name=gone: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
+    kept = {file.path for file in files}
     return PushReport(
         repo_id=repo_id,
         commit=head,
         uploaded=len(sent),
-        uploaded_bytes=sum(file.size for file in sent),
-        unchanged=len(files) - len(sent),
-        deleted=deleted,
-        tags=tuple(moved),
+        uploaded_bytes=sum(file.size for file in sent.values()),
+        unchanged=len(kept - sent.keys()),
+        deleted=len(dropped - kept),
+        tags=tuple(one.name for one in moved),
+        deleted_files=tuple(sorted(dropped - kept)),
     )
+
+
+def _state_files(
+    dataset: Dataset, releases: Sequence[Release], newest: str | None, api: HfApi, repo_id: str
+) -> list[RepositoryFile]:
+    """All files of a repository that lists `releases` and whose newest state is `newest`."""
+    state = _state(dataset, newest)
+    files = [*table_files(dataset, releases, newest), *parquet_files(state), releases_file(releases)]
+    return files + _card_files(state, api, repo_id, releases)
+
+
+def _is_state_of(dataset: Dataset, release: Release, newest: str | None) -> bool:
+    """Whether the state `newest`, None for the present one, is that of a release."""
+    if newest is not None:
+        return newest == release.name
+    return all(dataset.open_table(table).version == pinned for table, pinned in release.versions.items())
 
 
 def _releases(dataset: Dataset, name: str | None) -> tuple[list[Release], str | None]:
@@ -154,6 +189,7 @@ def read_file(api: HfApi, repo_id: str, path: str, revision: str, what: str) -> 
 
 
 def _check_lineage(
+    dataset: Dataset,
     repo_id: str,
     published: Mapping[str, str],
     tags: Mapping[str, str],
@@ -161,6 +197,8 @@ def _check_lineage(
     force: bool,
 ) -> None:
     """Raises HubError where the push would lose or change a release that the repository holds."""
+    from vrldata.releases import list_releases
+
     own = {one.name: one for one in releases}
     lost = sorted({*published, *tags} - own.keys())
     changed = [
@@ -168,13 +206,21 @@ def _check_lineage(
         for name, digest in published.items()
         if name in own and own[name].digest != digest and digest not in _digests_before(own[name])
     ]
-    if (lost or changed) and not force:
-        parts = [f"releases that are not here: {', '.join(lost)}"] if lost else []
-        parts += [f"other content under the same names: {', '.join(changed)}"] if changed else []
-        raise HubError(
-            f"push to {repo_id}: the repository holds {'; '.join(parts)}. Pull it into another folder "
-            "and look, or push with --force to replace it"
+    if not (lost or changed) or force:
+        return
+    here = {one.name for one in list_releases(dataset)}
+    later = [name for name in lost if name in here]
+    elsewhere = [name for name in lost if name not in later]
+    parts = [f"releases that are not here: {', '.join(elsewhere)}"] if elsewhere else []
+    parts += [f"releases that came after {releases[-1].name} here: {', '.join(later)}"] if later else []
+    parts += [f"other content under the same names: {', '.join(changed)}"] if changed else []
+    advice = "Pull it into another folder and look, or push with --force to replace it"
+    if later == lost and not changed:
+        advice = (
+            f"`vrldata push {dataset.uri.location} hf://datasets/{repo_id}`, without a release, publishes "
+            f"all; with --force {releases[-1].name} becomes the newest state and what came later is dropped"
         )
+    raise HubError(f"push to {repo_id}: the repository holds {'; '.join(parts)}. {advice}")
 
 
 def _digests_before(release: Release) -> set[str]:
@@ -209,8 +255,8 @@ def _card_files(
 
 def _upload(
     api: HfApi, repo_id: str, files: Sequence[RepositoryFile], what: str
-) -> tuple[str, list[RepositoryFile], int]:
-    """Send what the repository lacks; the commit of the new state, the files sent and the number deleted."""
+) -> tuple[str, list[RepositoryFile], list[str]]:
+    """Send what the repository lacks; the commit of the new state, the files sent and the paths deleted."""
     head = str(call(what, lambda: api.repo_info(repo_id, repo_type="dataset", revision="main")).sha)
     present = as_mapping(tree_of(api, repo_id, head, what))
     missing = [file for file in files if not _is_there(file, present.get(file.path))]
@@ -225,7 +271,7 @@ def _upload(
         if visible or stale:
             head = _commit(api, repo_id, visible, stale, "Publish the dataset's new state", head, what)
             bar.advance(len(visible))
-    return head, missing, len(stale)
+    return head, missing, stale
 
 
 def _is_there(file: RepositoryFile, entry: Any) -> bool:
@@ -280,42 +326,29 @@ def _commit(
     return call(what, commit)
 
 
-def _set_tags(
-    api: HfApi,
-    repo_id: str,
-    head: str,
-    releases: Sequence[Release],
-    tags: Mapping[str, str],
-    what: str,
-) -> list[str]:
-    """One git tag a release: new ones and moved ones are set to `head`; names of these."""
-    changed: list[str] = []
-    own = {one.name for one in releases}
-    for gone in sorted(tags.keys() - own):
-        call(what, lambda name=gone: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
-    for release in releases:
-        # only a release that was moved can differ from its tag; a push that was cut off may have left it so
-        moved = release.name in tags and bool(release.replaced)
-        if moved:
-            listed = _published_releases(api, repo_id, what, tags[release.name])
-            moved = listed.get(release.name) != release.digest
-        if release.name in tags and not moved:
-            continue
-        if moved:
-            call(
-                what,
-                lambda name=release.name: api.delete_tag(repo_id, tag=name, repo_type="dataset"),  # type: ignore[misc]
-            )
-        call(
-            what,
-            lambda one=release: api.create_tag(  # type: ignore[misc]
-                repo_id,
-                tag=one.name,
-                tag_message=one.message or None,
-                revision=head,
-                repo_type="dataset",
-                exist_ok=True,
-            ),
-        )
-        changed.append(release.name)
-    return changed
+def _is_to_tag(api: HfApi, repo_id: str, release: Release, tags: Mapping[str, str], what: str) -> bool:
+    """Whether a release has no git tag yet, or was moved since it got it."""
+    if release.name not in tags:
+        return True
+    if not release.replaced:
+        return False
+    # only a release that was moved can differ from its tag; a push that was cut off may have left it so
+    listed = _published_releases(api, repo_id, what, tags[release.name])
+    return listed.get(release.name) != release.digest
+
+
+def _set_tag(api: HfApi, repo_id: str, head: str, release: Release, *, moves: bool, what: str) -> None:
+    """Set the git tag of a release to `head`."""
+    if moves:
+        call(what, lambda: api.delete_tag(repo_id, tag=release.name, repo_type="dataset"))
+    call(
+        what,
+        lambda: api.create_tag(
+            repo_id,
+            tag=release.name,
+            tag_message=release.message or None,
+            revision=head,
+            repo_type="dataset",
+            exist_ok=True,
+        ),
+    )

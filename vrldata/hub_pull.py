@@ -41,6 +41,8 @@ class PullReport:
     Attributes:
         release: None for the newest state.
         downloaded: files that were fetched; `unchanged` were there already, `deleted` are gone upstream.
+        opens_as: location of what was asked for: the folder, or `<folder>@<release>` where the newest state
+            at the release's git tag is a later one.
     """
 
     repo_id: str
@@ -51,10 +53,14 @@ class PullReport:
     downloaded_bytes: int
     unchanged: int
     deleted: int
+    opens_as: str
 
 
 def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     """Fetch `hf://datasets/<org>/<name>[@<release>]` into `folder`, or bring an earlier pull up to date.
+
+    With a release, the files at its git tag: the newest state of the folder is that release, and it lists the
+    releases up to it.
 
     Raises:
         HubError: the Hub refuses or cannot be reached, there is no such release, the repository is no dataset
@@ -96,6 +102,20 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
         downloaded_bytes=sum(wanted[path].size for path in missing),
         unchanged=len(wanted) - len(missing),
         deleted=deleted,
+        opens_as=str(target) if release is None or _is_newest(target, release) else f"{target}@{release}",
+    )
+
+
+def _is_newest(target: Path, release: str) -> bool:
+    """Whether the newest version of every pinned table in the folder is the one of a release."""
+    import lance
+
+    from vrldata.releases import PINNED
+
+    tables = [lance.dataset(str(target / f"data/{name}.lance")) for name in PINNED]
+    tags = [table.tags.list().get(release) for table in tables]
+    return all(
+        tag and tag["version"] == table.latest_version for tag, table in zip(tags, tables, strict=True)
     )
 
 
@@ -156,7 +176,7 @@ def _read_record(target: Path, repo_id: str) -> list[str]:
     """Manifests that earlier pulls of this repository wrote; empty for a folder without a dataset.
 
     Raises:
-        HubError: the folder holds a dataset of another origin.
+        HubError: the folder holds a dataset of another origin, or other files.
     """
     file = target / RECORD_FILE
     if not file.is_file():
@@ -164,6 +184,8 @@ def _read_record(target: Path, repo_id: str) -> list[str]:
             raise HubError(
                 f"{target}: holds a dataset that was not pulled from {repo_id}; choose another folder"
             )
+        if target.exists() and (not target.is_dir() or any(one != file.parent for one in target.iterdir())):
+            raise HubError(f"{target}: holds other files and no dataset; choose a new or an empty folder")
         return []
     try:
         record = json.loads(file.read_text(encoding="utf-8"))

@@ -66,9 +66,9 @@ def summary_text(found: dict[str, Any]) -> str:
     release = f" at {found['release']}" if found["release"] else ""
     lines = [f"{found['root']}{release}"]
     for name, table in found["tables"].items():
-        size = "" if table["bytes"] is None else f", {_size(table['bytes'])} on disk"
+        size = "" if table["bytes"] is None else f", {size_text(table['bytes'])} on disk"
         lines.append(f"  {name:13s} {table['rows']:>9d} rows, version {table['version']}{size}")
-    lines.append(f"  pixels: {found['frames']} frames, {_size(found['payload_bytes'])}")
+    lines.append(f"  pixels: {found['frames']} frames, {size_text(found['payload_bytes'])}")
     lines.append(f"  releases: {', '.join(found['releases']) or 'none'}")
     for title in ("codecs", "kinds", "splits", "data_types", "problem_types"):
         counts = ", ".join(f"{name} {count}" for name, count in found[title].items())
@@ -154,7 +154,12 @@ def _shown_spec(text: str) -> str:
     )
 
 
-def _size(num_bytes: int) -> str:
+def size_text(num_bytes: float) -> str:
+    """Bytes with the unit that suits them.
+
+    >>> size_text(812), size_text(5_230_000)
+    ('812 B', '5.23 MB')
+    """
     size = float(num_bytes)
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:

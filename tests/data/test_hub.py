@@ -171,6 +171,63 @@ def test_release_publishes_its_state_and_the_ones_before(
         dataset.push(TARGET, release="v9")
 
 
+def test_the_files_at_a_git_tag_are_that_release(
+    hub: Any, dataset: vrldata.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both releases and a state after them arrive in one push; each tag still is its release alone."""
+    from vrldata.commands import hub as commands
+
+    add_sample(dataset, "second")
+    dataset.create_release("v2")
+    add_sample(dataset, "third")
+    assert dataset.push(TARGET).tags == ("v1", "v2")
+    commands.pull(f"{TARGET}@v1", tmp_path / "copy")
+    assert capsys.readouterr().out.endswith(f"open it as {tmp_path / 'copy'}\n")
+    copy = vrldata.open(tmp_path / "copy")
+    assert (copy.samples.count(), [one.name for one in copy.list_releases()]) == (5, ["v1"])
+    rows = [pq.read_table(path).num_rows for path in (tmp_path / "copy" / "parquet" / "samples").iterdir()]
+    assert sum(rows) == 5
+    # the same folder goes on to the newest state, and back
+    pull(TARGET, tmp_path / "copy")
+    assert vrldata.open(tmp_path / "copy").samples.count() == 7
+    pull(f"{TARGET}@v2", tmp_path / "copy")
+    assert vrldata.open(tmp_path / "copy").samples.count() == 6
+
+
+def test_a_tag_that_holds_more_than_its_release_says_how_to_open_it(
+    hub: Any, dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    add_sample(dataset, "more")
+    head = dataset.push(TARGET).commit
+    hub.repositories["me/clips"].tags["v1"] = head  # moved by hand to the newest state
+    report = pull(f"{TARGET}@v1", tmp_path / "copy")
+    assert report.opens_as == f"{tmp_path / 'copy'}@v1"
+    assert vrldata.open(report.opens_as).samples.count() == 5
+
+
+def test_an_older_release_does_not_push_later_ones_away(hub: Any, dataset: vrldata.Dataset) -> None:
+    add_sample(dataset, "second")
+    dataset.create_release("v2")
+    dataset.push(TARGET)
+    with pytest.raises(HubError, match=r"came after v1 here: v2\. `vrldata push \S+ \S+me/clips`, without"):
+        vrldata.open(f"{dataset.root}@v1").push(TARGET)
+
+
+def test_a_push_says_what_it_deletes_and_why(
+    hub: Any, dataset: vrldata.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands import hub as commands
+
+    add_sample(dataset, "after the release")
+    dataset.push(TARGET)
+    commands.push(f"{dataset.root}@v1", TARGET)
+    said = capsys.readouterr().out
+    assert re.search(
+        r"deleted, as neither a release nor the newest state needs them: \d+ of data/samples", said
+    )
+    assert vrldata.open(TARGET).samples.count() == 5
+
+
 def test_a_moved_release_moves_its_tag(hub: Any, dataset: vrldata.Dataset) -> None:
     first = dataset.push(TARGET).commit
     add_sample(dataset, "more")
@@ -307,6 +364,21 @@ def test_folders_of_another_origin_are_refused(hub: Any, dataset: vrldata.Datase
     pull("hf://datasets/me/other", tmp_path / "copy")
     with pytest.raises(HubError, match="was pulled from me/other"):
         pull(TARGET, tmp_path / "copy")
+
+
+def test_a_folder_with_other_files_is_refused(hub: Any, dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    dataset.push(TARGET)
+    media = tmp_path / "media"
+    media.mkdir()
+    (media / "cat.mp4").touch()
+    for taken in (media, media / "cat.mp4"):
+        with pytest.raises(
+            HubError, match="holds other files and no dataset; choose a new or an empty folder"
+        ):
+            pull(TARGET, taken)
+    assert [path.name for path in media.iterdir()] == ["cat.mp4"]
+    (media / "cat.mp4").unlink()
+    assert pull(TARGET, media).downloaded > 0
 
 
 def test_missing_repositories_and_releases_are_named(

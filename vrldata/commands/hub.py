@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +43,9 @@ def pull(
 ) -> None:
     """Fetch a dataset from the Hub. Only what changed comes down; run again to continue.
 
-    vrldata pull hf://datasets/me/clips@v1 clips
+    vrldata pull hf://datasets/me/clips clips
+
+    vrldata pull hf://datasets/me/clips@v1 clips     # that release as the newest state, and those before it
 
     Python: vrldata.pull(uri, folder)
     """
@@ -71,18 +74,31 @@ def card(
 
 
 def _push_text(result: dict[str, Any]) -> str:
+    from vrldata.summary import size_text
+
     tags = f", tags {', '.join(result['tags'])}" if result["tags"] else ""
-    return (
+    lines = [
         f"hf://datasets/{result['repo_id']}: {result['uploaded']} files sent "
-        f"({result['uploaded_bytes'] / 1e6:.1f} MB), {result['unchanged']} unchanged, "
+        f"({size_text(result['uploaded_bytes'])}), {result['unchanged']} unchanged, "
         f"{result['deleted']} deleted{tags}"
-    )
+    ]
+    if result["deleted_files"]:
+        # data/samples.lance, parquet/samples and the like
+        folders = Counter("/".join(path.split("/")[:2]) for path in result["deleted_files"])
+        listed = ", ".join(f"{count} of {folder}" for folder, count in folders.items())
+        lines.append(
+            f"deleted, as neither a release nor the newest state needs them: {listed} "
+            "(the repository's git history keeps them)"
+        )
+    return "\n".join(lines)
 
 
 def _pull_text(result: dict[str, Any]) -> str:
+    from vrldata.summary import size_text
+
     release = f"@{result['release']}" if result["release"] else ""
     return (
         f"hf://datasets/{result['repo_id']}{release} in {result['folder']}: "
-        f"{result['downloaded']} files fetched ({result['downloaded_bytes'] / 1e6:.1f} MB), "
-        f"{result['unchanged']} unchanged"
+        f"{result['downloaded']} files fetched ({size_text(result['downloaded_bytes'])}), "
+        f"{result['unchanged']} unchanged; open it as {result['opens_as']}"
     )
