@@ -292,3 +292,75 @@ def test_spans_outside_the_key_never_raise_the_score(spans: list[tuple[int, int]
     assert before is not None
     assert after is not None
     assert after <= before + 1e-9
+
+
+_JOINS = (
+    *(" or ", "or", " or", "or ", "/", "|", ",", "; ", " and ", " & ", " vs ", "->", " - ", "\n", "\t", "+"),
+    *(
+        "?",
+        ". ",
+        " xor ",
+        " then ",
+        " but ",
+        " maybe ",
+        " perhaps ",
+        " alternatively ",
+        " otherwise ",
+        " instead ",
+    ),
+    *(
+        " if not ",
+        " versus ",
+        " plus ",
+        " nor ",
+        "\\text{ or }",
+        " \\lor ",
+        "||",
+        "&&",
+        "、",
+        "或",
+        " and/or ",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "first", "second", "keys", "fields"),
+    [
+        ("mcq", "A", "C", ("A", "C"), {"options": ["A. saw", "B. drill", "C. blue kite"]}),
+        (
+            "mcq",
+            "A. red saw",
+            "C. blue kite",
+            ("A", "C"),
+            {"options": ["A. red saw", "B. x", "C. blue kite"]},
+        ),
+        ("numerical", "3", "5", (3, 5), {}),
+        ("numerical", "three", "five", (3, 5), {}),
+        ("regression", "3 m", "57 m", (3, 57), {}),
+        ("boolean", "yes", "no", ("yes", "no"), {}),
+        ("preference", "Response 1", "Response 2", ("1", "2"), {}),
+        ("tvg", "[3, 8]", "[10, 12]", ([3, 8], [10, 12]), {}),
+        ("rec", "[0, 0, 5, 5]", "[6, 6, 9, 9]", ([0, 0, 5, 5], [6, 6, 9, 9]), {}),
+        ("math", "\\frac{1}{2}", "\\frac{1}{3}", ("1/2", "1/3"), {}),
+    ],
+)
+@pytest.mark.parametrize("join", _JOINS)
+def test_two_candidates_are_not_paid_however_they_are_joined(
+    problem_type: str, first: str, second: str, keys: Any, fields: dict[str, Any], join: str
+) -> None:
+    for key in keys:
+        result = score(problem_type, f"<answer>{first}{join}{second}</answer>", key, **fields)
+        assert result.accuracy == 0.0, (key, result)
+
+
+@pytest.mark.parametrize("content", ["1 or tie", "tie/1", "Response 1 or a tie", "A or tie", "tie, maybe B"])
+def test_a_tie_beside_one_response_is_no_verdict(content: str) -> None:
+    for key in ("1", "2", "tie"):
+        assert score("preference", f"<answer>{content}</answer>", key).accuracy == 0.0
+
+
+def test_digits_that_hide_in_words_are_numbers_of_their_own() -> None:
+    for key in (3, 57):
+        assert score("numerical", "<answer>3 m_57 m</answer>", key).accuracy == 0.0
+    assert score("numerical", "<answer>3 m2 of CO2</answer>", 3).accuracy == 1.0

@@ -43,9 +43,14 @@ _OTHER_LANGUAGES = re.compile(rf"(?<![\w-])(?:{'|'.join([*_OTHER_YES, *_NO_WORDS
 _FLIPS = frozenset({"not", "isn't", "isn’t", "wasn't", "wasn’t", "aren't", "aren’t"})
 _JOIN_WORDS = (
     "or and either both vs versus xor then but rather wait maybe perhaps text lor quad br b i e "
+    "xor nor neither alternatively otherwise instead not else if even also plus aka viz "
     "ou et oder und o y и или と か 또 는 或 者 和 与"
 )
 _JOINS = frozenset(_JOIN_WORDS.split())
+
+
+# Polarities that a missing blank hides: "yesor no", "yes orno".
+_GLUED = re.compile(r"\b(?:(yes|no|true|false)(or|and)|(or|and)(yes|no|true|false))(?![a-z])")
 
 
 def polarity(text: str) -> bool:
@@ -59,7 +64,7 @@ def polarity(text: str) -> bool:
     Raises:
         UnreadableAnswerError: no polarity word, or both with nothing to decide between them.
     """
-    plain = clean(text).casefold()
+    plain = _GLUED.sub(r"\1\3 \2\4", clean(text).casefold())
     if first := _OTHER_LANGUAGES.match(plain):
         others = {_OTHER_YES.get(found.group(), False) for found in _OTHER_LANGUAGES.finditer(plain)}
         if len(others) > 1:

@@ -27,6 +27,9 @@ _LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_])(?<![a-z]['’-])([A-Z])(?![A-Za-z
 _GLUED = re.compile(r"(?<![A-Za-z0-9])([A-Z][)\]*]{0,3})\s?(or|and|vs)\s?(?=[(\[*]{0,3}[A-Z](?![A-Za-z]))")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
+_JOINS = "xor versus nor but then maybe perhaps alternatively otherwise instead rather else if not plus even"
+_AFTER_A = frozenset(_JOINS.split())
+"""Words that join the option A to another one and follow no article."""
 _LETTER_LIST = re.compile(r"[A-Z](?:\s{0,3}(?:[,;/&+|、]|\band\b|\bor\b|和|与|及)?\s{0,3}[A-Z])+")
 _CALLED = re.compile(
     r"(?i:(?:the )?(?:correct )?(?:option|choice|answer|选项|答案)(?: is|是)?)\s{0,3}[:：]?\s{0,3}"
@@ -252,11 +255,22 @@ def _one_letter(text: str, options: Options) -> str:
             raise UnreadableAnswerError(
                 f"letter {letter} with the text of option {fitting[0]}", ambiguous=True
             )
-    letters = lone_letters(text)
-    if len(letters) != 1:
+    letters = lone_letters(text) + _letters_with_text(text, options)
+    if len(set(letters)) != 1:
         reason = f"{len(letters)} letters" if letters else "no letter"
         raise UnreadableAnswerError(f"{reason} in {text[:80]!r}", ambiguous=len(set(letters)) > 1)
     return _valid(letters[0], options)
+
+
+def _letters_with_text(text: str, options: Options) -> list[str]:
+    """Letters that stand with their option's whole text, also where a missing blank hides the letter."""
+    folded = comparable(text)
+    return [
+        letter
+        for letter, option in options.texts.items()
+        if len(option) > 1
+        and any(f"{letter.lower()}{dress}{option}" in folded for dress in (". ", ") ", ": "))
+    ]
 
 
 def _valid(letter: str, options: Options) -> str:
@@ -288,7 +302,8 @@ def lone_letters(text: str) -> list[str]:
         letter = match.group(1)
         if letter in "AI":
             follows = _CONTINUES.match(text, match.end())
-            if follows and follows.group(1) not in _AFTER_LETTER:
+            joined = _AFTER_LETTER | _AFTER_A if letter == "A" else _AFTER_LETTER
+            if follows and follows.group(1) not in joined:
                 continue
         letters.append(letter)
     return letters

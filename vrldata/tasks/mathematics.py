@@ -111,7 +111,7 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
     text = content.strip().rstrip(".。")
     if text.startswith("\\[") and text.endswith("\\]"):
         text = text[2:-2]
-    text = clean(_one_formula(text))
+    text = _in_one_line(clean(_one_formula(text)))
     boxed = last_boxed(text)
     text = boxed.strip() if boxed is not None else _one_formula(text)
     if len(text) > MAX_ANSWER_CHARS:
@@ -121,6 +121,19 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
     if "$" in text.replace("\\$", ""):
         raise UnreadableAnswerError("several formulas", ambiguous=True)
     return Reading(value=text, shown=text)
+
+
+def _in_one_line(text: str) -> str:
+    """Results on lines of their own as a list, and any "or" between two as text: none of them hides."""
+    text = _UPRIGHT_JOIN.sub(r"\\text{ \1 }", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or "=" in text or "\\begin" in text or any(_CONTINUED.search(line) for line in lines):
+        return text
+    return ", ".join(lines)
+
+
+_UPRIGHT_JOIN = re.compile(r"\\math(?:rm|bf|it)\s?\{\s*(or|and)\s*\}")
+_CONTINUED = re.compile(r"^[-+*/^,)}\]]|[-+*/^,({\[]$|\\\\$|^\\(?:times|cdot|div|pm)(?![A-Za-z])")
 
 
 def _one_formula(text: str) -> str:

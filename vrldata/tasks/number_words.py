@@ -40,7 +40,11 @@ _BEFORE_SHARE = re.compile(rf"(?:\b(?:{_WORD})|(?<![\d/])\d{{1,6}})\Z", re.IGNOR
 _AND_FRACTION = re.compile(r"(?<![\d./])(\d{1,6})\s+and\s+(\d{1,3})/(\d{1,3})(?![\d/.])")
 _BETWEEN = re.compile(r"\b(?:between|both|either)\b", re.IGNORECASE)
 # Candidates that a missing blank hides: "3orfour", "threeor4".
-_GLUED = re.compile(rf"(?:(?<=\d)|\b({_WORD}))(or|and|to|vs)(?=\d|(?:{_WORD})(?![A-Za-z]))", re.IGNORECASE)
+_GLUED = re.compile(
+    rf"(?:(?<=\d)|\b({_WORD}))(or|and|to|vs)(?=\s?(?:\d|(?:{_WORD})(?![A-Za-z])))"
+    rf"|(?<=\s)(or|and|to|vs)(?=\d|(?:{_WORD})(?![A-Za-z]))",
+    re.IGNORECASE,
+)
 _HALF_DOZEN = re.compile(r"\bhalf (?:a )?dozen\b", re.IGNORECASE)
 _POINT = re.compile(rf"(?:(minus|negative)\s)?point((?:\s(?:{_WORD}))+)[.!]?", re.IGNORECASE)
 
@@ -76,7 +80,7 @@ def digits_for_words(text: str) -> str:
     if _POINT.fullmatch(text.strip()):
         text = text.replace("point", "zero point", 1).replace("Point", "zero point", 1)
     text = _HALF_DOZEN.sub("6", text)
-    text = _GLUED.sub(r"\1 \2 ", text)
+    text = _GLUED.sub(r"\1 \2\3 ", text)
     text = _AND_SHARE.sub(_mixed, text)
     if not _BETWEEN.search(text):
         text = _AND_FRACTION.sub(_mixed_fraction, text)

@@ -42,6 +42,8 @@ _LATEX = (
     ("\\times", "×"),
     ("\\cdot", "×"),
     ("\\approx", "="),
+    ("\\vee", " or "),
+    ("\\lor", " or "),
     ("\\dfrac", "\\frac"),
     ("\\tfrac", "\\frac"),
     ("≈", "="),
@@ -59,6 +61,7 @@ _LATEX = (
 _THOUSANDS = re.compile("(?<=\\d)[\u00a0\u202f\u2009'’_](?=\\d{3}(?!\\d))")
 _CURRENCY = re.compile(r"[€£¥₹₩₽¢]|\b(?:USD|EUR|GBP|RMB|CNY|US)(?=\s*\d)")
 _FRACTION = re.compile(r"\\frac\s*\{([^{}]{1,60})\}\s*\{([^{}]{1,60})\}|\\frac\s*(\d)\s*(\d)")
+_WRITTEN_BREAK = re.compile(r"\\n(?![a-z])")
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d{2}(?![\d,])|\d+(?:\.\d+)?|\.\d+)"
 _NUMBER = re.compile(
@@ -130,9 +133,21 @@ def read_number(text: str, *, several: str = "refuse") -> Number:
         clear = len(matches) < MAX_REPEATS and all(
             number == first and not _RUNS_ON.match(plain, match.end()) for match, number in matches
         )
+        clear = clear and not _hides_number(plain, matches)
     if not clear:
         raise UnreadableAnswerError(f"several numbers in {text[:80]!r}", ambiguous=True)
     return first
+
+
+def _hides_number(plain: str, matches: list[tuple[re.Match[str], Number]]) -> bool:
+    """Whether digits are left over that no unit ends with, as m2, s^-1 and CO2 do."""
+    rest = list(plain)
+    for match, _ in matches:
+        rest[match.start() : match.end()] = " " * (match.end() - match.start())
+    return any(digits not in _POWERS for digits in re.findall(r"\d+", "".join(rest)))
+
+
+_POWERS = frozenset("1234")
 
 
 def _has_alternative(plain: str, matches: list[tuple[re.Match[str], Number]]) -> bool:
@@ -153,7 +168,7 @@ def _without_dress(text: str) -> str:
     plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
     plain = clean(nfkc(plain))
     if "\\" in plain:
-        plain = _WRAPPER.sub(r" \1 ", plain)
+        plain = _WRITTEN_BREAK.sub("\n", _WRAPPER.sub(r" \1 ", plain))
     for latex, replacement in _LATEX:
         if latex in plain:
             plain = plain.replace(latex, replacement)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from vrldata.tasks.choices import lone_letters
 from vrldata.tasks.reading import (
     Measured,
     Reading,
@@ -86,9 +87,20 @@ def verdict(text: str) -> str:
     verdicts |= {_LABELS[match.group(1) or match.group(2)] for match in _CHOICE.finditer(plain)}
     if _EQUAL.search(plain):
         verdicts.add(TIE)
+        # a tie names both responses or none: one alone is its alternative
+        named = {_LABELS[match.group(1) or match.group(2)] for match in _MENTION.finditer(plain)}
+        named |= set(_BARE_LABEL.findall(plain)) | {_LABELS[letter.lower()] for letter in _capitals(text)}
+        verdicts |= named if len(named) == 1 else set()
     if not verdicts:
         verdicts = {_LABELS[match.group(1) or match.group(2)] for match in _MENTION.finditer(plain)}
     return _only(verdicts, text)
+
+
+_BARE_LABEL = re.compile(r"(?<![\w.,])([12])(?![\w%]|[.,]\d)")
+
+
+def _capitals(text: str) -> list[str]:
+    return [letter for letter in lone_letters(text[:4000]) if letter in "AB"]
 
 
 def _only(verdicts: set[str], text: str) -> str:
