@@ -114,6 +114,11 @@ class LazyClip:
             raise AttributeError(name)
         return getattr(self.load(), name)
 
+    def __dir__(self) -> list[str]:
+        from vrldata.types import Clip
+
+        return sorted({*super().__dir__(), *dir(Clip)})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyClip, (self.uri, self.clip_id, self.video_path)
 

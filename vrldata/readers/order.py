@@ -116,7 +116,8 @@ def select_samples(
         rows=rows,
         columns=asked,
         seed=seed,
-        uri=str(DatasetUri(uri.location, uri.release)),
+        # absolute: workers may have another working directory
+        uri=str(DatasetUri(dataset.root, uri.release)),
         digest=_digest(rows.column("sample_id")),
     )
 
