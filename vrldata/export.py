@@ -3,7 +3,7 @@
     jsonl, parquet   the annotation schema that `vrldata build` reads, unknown fields included
     verl             Parquet rows of verl's RL datasets: prompt, images, videos, reward_model, extra_info
     trl              Parquet rows of TRL: a conversational prompt with the columns that reward functions take;
-                     with responses a completion, for supervised training
+                     with responses a completion, for supervised training; samples without one are left out
     webdataset       tar shards with <key>.json and the decoded frames as <key>.<n>.npy, uint8 (T, H, W, 3)
 
 Media paths are written relative as they are stored, or under `video_root`.
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SUPERVISED = ("trl",)
+"""Formats whose rows with responses are for supervised training: a sample without one has no row there."""
 FORMATS = ("jsonl", "parquet", "verl", "trl", "webdataset")
 ENDINGS: Mapping[str, str] = {"jsonl": ".jsonl"}
 """Endings of the files of a split; Parquet for the others."""
@@ -61,12 +63,16 @@ class ExportReport:
 
     Attributes:
         files: in the order of the splits.
-        num_samples: rows over all files.
+        num_samples: samples over all files.
+        num_selected: samples that split, filter and limit select.
+        num_with_response: samples over all files that have a response; None where none were asked for.
         skipped: samples that could not be exported, each with its reason.
     """
 
     files: tuple[str, ...]
     num_samples: int
+    num_selected: int
+    num_with_response: int | None = None
     skipped: tuple[str, ...] = ()
 
 
@@ -85,7 +91,8 @@ def export(
     """Write the selected samples into the folder `out`, a file for each split (shards for WebDataset).
 
     Args:
-        best: also the best-rewarded responses of each sample, at most this many; 0 for none.
+        best: also the best-rewarded responses of each sample, at most this many; 0 for none. TRL rows are
+            then of the samples with one alone.
         min_reward: reward from which a response is one of the best.
 
     Raises:
@@ -100,12 +107,20 @@ def export(
     samples = list(dataset.iter_samples(split=split, filter=filter, limit=limit))
     if not samples:
         raise StoreError(f"{dataset.uri}: no sample to export" + (f" matches {filter!r}" if filter else ""))
+    num_selected = len(samples)
     chosen = _best_responses(dataset, best, min_reward) if best else {}
+    if best and output_format in SUPERVISED:
+        samples = [one for one in samples if one.sample_id in chosen]
+        if not samples:
+            raise StoreError(
+                f"{dataset.uri}: none of {num_selected} samples has a response with a reward of "
+                f"{min_reward:g} or more, so that there is nothing to write as {output_format}"
+            )
     responses = {one.sample_id: chosen.get(one.sample_id, []) if best else None for one in samples}
     folder = Path(out).expanduser()
     splits = dict.fromkeys(sample.split or "train" for sample in samples)
     files: list[str] = []
-    skipped: list[str] = []
+    skipped: dict[str, str] = {}
     for name in splits:
         members = [sample for sample in samples if (sample.split or "train") == name]
         if output_format == "webdataset":
@@ -116,7 +131,13 @@ def export(
         path = folder / f"{_file_name(name)}{ENDINGS.get(output_format, '.parquet')}"
         _write_rows(rows, path, output_format)
         files.append(str(path))
-    return ExportReport(files=tuple(files), num_samples=len(samples) - len(skipped), skipped=tuple(skipped))
+    return ExportReport(
+        files=tuple(files),
+        num_samples=len(samples) - len(skipped),
+        num_selected=num_selected,
+        num_with_response=sum(bool(responses[name]) for name in responses.keys() - skipped) if best else None,
+        skipped=tuple(f"{name}: {reason}" for name, reason in skipped.items()),
+    )
 
 
 def _best_responses(dataset: Dataset, best: int, min_reward: float) -> dict[str, list[Trajectory]]:
@@ -296,7 +317,7 @@ def _write_shards(
     responses: Mapping[str, _Responses],
     stem: Path,
     options: ExportOptions,
-    skipped: list[str],
+    skipped: dict[str, str],
 ) -> list[str]:
     """WebDataset shards `<split>-000000.tar` …; a sample whose clips are missing is left out and told."""
     from vrldata.rows_output import whole_file
@@ -322,7 +343,7 @@ def _shard_entries(
     samples: list[Sample],
     responses: Mapping[str, _Responses],
     options: ExportOptions,
-    skipped: list[str],
+    skipped: dict[str, str],
 ) -> Iterator[list[tuple[str, bytes]]]:
     """Names and contents of the files of each sample."""
     with progress("export", total=len(samples), unit="samples") as bar:
@@ -331,7 +352,7 @@ def _shard_entries(
                 clips = dataset.clips_of(sample)
             except (MissingClip, StoreError) as error:
                 logger.warning("%s is left out: %s", sample.sample_id, error)
-                skipped.append(f"{sample.sample_id}: {error}")
+                skipped[sample.sample_id] = str(error)
                 bar.advance()
                 continue
             key = f"{index:09d}"

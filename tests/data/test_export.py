@@ -152,6 +152,21 @@ def test_trl_rows_with_responses_are_prompt_and_completion(dataset: vrldata.Data
     assert row["reward"] == pytest.approx(0.8)
 
 
+def test_rows_for_supervised_training_have_a_response(
+    dataset: vrldata.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.export import export as command
+
+    command(dataset.root, "trl", tmp_path / "sft", best=1, min_reward=0.7)
+    assert capsys.readouterr().out.startswith("2 of 6 samples with a response in ")
+    rows = pq.read_table(tmp_path / "sft" / "train.parquet").to_pylist()
+    assert [row["completion"][0]["content"][0]["text"] for row in rows] == ["response 7", "response 8"]
+    command(dataset.root, "jsonl", tmp_path / "best", best=1, min_reward=0.7)
+    assert capsys.readouterr().out.startswith("6 samples, 2 of them with a response, in ")
+    with pytest.raises(StoreError, match=r"none of 6 samples has a response with a reward of 0\.9"):
+        export(dataset, tmp_path / "none", "trl", best=1, min_reward=0.9)
+
+
 def test_webdataset_shards_load_with_webdataset(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     options = ExportOptions(shard_bytes=40_000)

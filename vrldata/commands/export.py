@@ -18,7 +18,9 @@ def export(
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
     filter: Annotated[str | None, typer.Option(help="SQL predicate on samples.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Most samples.")] = None,
-    best: Annotated[int, typer.Option(min=0, help="Best responses of each sample to add.")] = 0,
+    best: Annotated[
+        int, typer.Option(min=0, help="Best responses of each sample to add; trl leaves out samples without.")
+    ] = 0,
     min_reward: Annotated[float, typer.Option(help="Reward from which a response is one of them.")] = 0.0,
     video_root: Annotated[str | None, typer.Option(help="Folder to put before media paths.")] = None,
     family: Annotated[str, typer.Option(help="Model family of the prompts (verl, trl).")] = "qwen3-vl",
@@ -53,7 +55,13 @@ def export(
 
 
 def _text(result: dict[str, Any]) -> str:
-    lines = [f"{result['num_samples']} samples in {', '.join(result['files'])}"]
+    counted = f"{result['num_samples']} samples"
+    with_response = result["num_with_response"]
+    if with_response is not None and with_response == result["num_samples"]:
+        counted = f"{with_response} of {result['num_selected']} samples with a response"
+    elif with_response is not None:
+        counted += f", {with_response} of them with a response,"
+    lines = [f"{counted} in {', '.join(result['files'])}"]
     lines += [f"left out: {reason}" for reason in result["skipped"][:20]]
     if len(result["skipped"]) > 20:
         lines.append(f"… and {len(result['skipped']) - 20} more left out")
