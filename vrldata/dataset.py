@@ -267,13 +267,14 @@ class Dataset:
             StoreError: no such sample.
         """
         from vrldata.commits import sql_text
+        from vrldata.lookup import nearest_sample
         from vrldata.tables import row_to_sample
 
         rows = (
             self.lance("samples").to_table(filter=f"sample_id = {sql_text(sample_id)}", limit=1).to_pylist()
         )
         if not rows:
-            raise StoreError(f"{self.uri}: no sample {sample_id!r}")
+            raise StoreError(f"{self.uri}: no sample {sample_id!r}.{nearest_sample(self, sample_id)}")
         return row_to_sample(rows[0])
 
     def iter_samples(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vrldata.commits import sql_text
-from vrldata.errors import MissingClip
+from vrldata.errors import MissingClip, nearest
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.types import spec_text
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHOWN_SPECS = 5
 """Stored specs that a message lists."""
+SHOWN_IDS = 3
+"""Samples that a message suggests."""
 
 
 def resolve_clip_id(dataset: Dataset, video_path: str, spec: SamplingSpec) -> str:
@@ -48,6 +50,16 @@ def missing_media(dataset: Dataset, sample: Sample) -> str:
     reasons = list(dict.fromkeys(rows.column("reason").to_pylist()))
     why = "; ".join(reasons) if reasons else "run `vrldata build` over it"
     return f"{dataset.uri}: sample {sample.sample_id!r} has {len(media)} media but no clips for all: {why}"
+
+
+def nearest_sample(dataset: Dataset, sample_id: str) -> str:
+    """A hint for an id that no sample has: the ids that end so behind their file's name, or the nearest."""
+    known = dataset.lance("samples").to_table(columns=["sample_id"]).column(0).to_pylist()
+    whole = [one for one in known if one.endswith(f"/{sample_id}")]
+    if len(whole) > 1:
+        more = f" and {len(whole) - SHOWN_IDS} more" if len(whole) > SHOWN_IDS else ""
+        return f" Did you mean one of {', '.join(map(repr, whole[:SHOWN_IDS]))}{more}?"
+    return nearest(sample_id, whole or known, cutoff=0.0 if whole else 0.6)
 
 
 def _by_content(dataset: Dataset, path: str, spec: SamplingSpec) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import vrldata
 from tests.data.conftest import numbered_clip
 from vrldata import commits
 from vrldata.commits import delete_rows, maintain_indexes, merge_rows
+from vrldata.errors import StoreError
 from vrldata.pass_rates import pass_rates, write_pass_rates
 from vrldata.tables import INDEXES, TABLES, sample_to_row
 from vrldata.types import Sample, Trajectory
@@ -394,3 +396,19 @@ def test_environment_names_the_endpoint_of_object_stores(monkeypatch: pytest.Mon
 def test_a_column_named_twice_is_a_wrong_selection(clips: vrldata.Dataset) -> None:
     with pytest.raises(vrldata.FilterError, match="column 'answer' is named twice"):
         clips.samples.to_table(columns=["answer", "answer"])
+
+
+def test_an_unknown_sample_is_answered_with_the_id_that_was_meant(tmp_path: Path) -> None:
+    made = vrldata.create(tmp_path / "clips")
+    names = ("q/q3", "q/q4", "train/u2", "val/u2")
+    rows = [Sample(sample_id=name, problem="?", answer="A", problem_type="ocr") for name in names]
+    merge_rows(made, "samples", [sample_to_row(row) for row in rows])
+    for asked, hint in (
+        ("q3", "Did you mean 'q/q3'?"),
+        ("u2", "Did you mean one of 'train/u2', 'val/u2'?"),
+        ("tran/u2", "Did you mean 'train/u2'?"),
+    ):
+        with pytest.raises(StoreError, match=re.escape(f"no sample {asked!r}. {hint}")):
+            made.sample(asked)
+    with pytest.raises(StoreError, match=r"no sample 'nothing like it'\.$"):
+        made.sample("nothing like it")
