@@ -198,7 +198,7 @@ def _configs(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _body(dataset: Dataset, repo_id: str | None, releases: Sequence[Release], has_preview: bool) -> str:
-    from vrldata.summary import summarise
+    from vrldata.summary import size_text, summarise
 
     found = summarise(dataset)
     tables = found["tables"]
@@ -206,7 +206,7 @@ def _body(dataset: Dataset, repo_id: str | None, releases: Sequence[Release], ha
     release = f"@{releases[-1].name}" if releases else ""
     lines = [
         f"{tables['samples']['rows']} questions over {tables['frames']['rows']} clips "
-        f"({found['frames']} decoded frames, {_bytes(found['payload_bytes'])}), "
+        f"({found['frames']} decoded frames, {size_text(found['payload_bytes'])}), "
         f"{tables['trajectories']['rows']} responses.",
         "",
         "```python",
@@ -256,14 +256,6 @@ def _cell(text: object) -> str:
     """Text of the data in a Markdown table: no markup, no line breaks."""
     plain = " ".join(str(text).split())
     return re.sub(r"([\\`*_{}\[\]<>|!#&])", r"\\\1", plain)
-
-
-def _bytes(num_bytes: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:.1f} TB"
 
 
 def preview_bytes(dataset: Dataset) -> bytes | None:

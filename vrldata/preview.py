@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,17 @@ MOST_PNG_HEIGHT = 60_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewReport:
-    """Files written, and how many samples they show."""
+    """Files written, and what they show.
+
+    Attributes:
+        num_samples: shown in the page, or in the picture where there is no page.
+        num_selected: samples that the URI and the filter select; 1 for one clip or sample.
+        shown: samples by file.
+    """
 
     num_samples: int
+    num_selected: int = 0
+    shown: Mapping[str, int] = dataclasses.field(default_factory=dict)
     png: Path | None = None
     html: Path | None = None
 
@@ -59,8 +67,9 @@ def preview(
     """
     if png is None and html is None:
         raise StoreError("preview: name a file to write, with png= or html= (--png or --html)")
-    report = PreviewReport(num_samples=0)
-    for target, most in ((png, SAMPLES_ON_A_SHEET), (html, SAMPLES_IN_A_GALLERY)):
+    shown: dict[str, int] = {}
+    paths: dict[str, Path] = {}
+    for kind, target, most in (("png", png, SAMPLES_ON_A_SHEET), ("html", html, SAMPLES_IN_A_GALLERY)):
         if target is None:
             continue
         items = sheet_items(
@@ -71,14 +80,25 @@ def preview(
             limit=most if limit is None else limit,
             num_frames=num_frames,
         )
-        path = Path(target).expanduser()
-        if target is png:
+        path = paths[kind] = Path(target).expanduser()
+        if kind == "png":
             _write_png(items, path)
-            report = PreviewReport(num_samples=len(items), png=path)
         else:
             _write_html(items, path, title=str(dataset.uri))
-            report = PreviewReport(num_samples=len(items), png=report.png, html=path)
-    return report
+        shown[str(path)] = len(items)
+    one = sample_id is not None or clip_id is not None
+    return PreviewReport(
+        num_samples=len(items),
+        num_selected=1 if one else _num_selected(dataset, filter),
+        shown=shown,
+        **paths,
+    )
+
+
+def _num_selected(dataset: Dataset, filter: str | None) -> int:
+    from vrldata.selection import select
+
+    return select(dataset, "samples", filter=filter, columns=["sample_id"]).num_rows
 
 
 def sheet_items(

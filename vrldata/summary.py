@@ -58,7 +58,21 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
             for one in failures[:LISTED_FAILURES]
         ],
         "num_past_failures": len(past),
+        "rejections": _rejections(dataset),
     }
+
+
+def _rejections(dataset: Dataset) -> dict[str, int]:
+    """Files in the folder that list rows which the last build or import could not use, with their number.
+
+    They belong to the newest state, not to a release.
+    """
+    from vrldata import build, trajectories
+
+    if not dataset.is_local or dataset.release is not None:
+        return {}
+    files = [Path(dataset.root) / name for name in (build.REJECTED_FILE, trajectories.REJECTED_FILE)]
+    return {str(file): len(file.read_bytes().splitlines()) for file in files if file.is_file()}
 
 
 def summary_text(found: dict[str, Any]) -> str:
@@ -81,6 +95,12 @@ def summary_text(found: dict[str, Any]) -> str:
     more = found["num_failures"] - len(found["failures"])
     if more > 0:
         lines.append(f"  and {more} more failures, in the table failures")
+    if found["num_failures"]:
+        lines.append("  `vrldata build … --retry-failed` tries failed files again")
+    lines += [
+        f"  rejected: {rows} rows, with file, line and reason in {file}"
+        for file, rows in found["rejections"].items()
+    ]
     if found["num_past_failures"]:
         lines.append(f"  {found['num_past_failures']} rows of failures concern no sample any more")
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import ConfigError, DecodeError, StoreError
+from vrldata.failures import current_and_past_failures
 from vrldata.location import check_whole
 from vrldata.log import progress
 from vrldata.sampling import SamplingSpec
@@ -41,12 +42,17 @@ class VerifyReport:
         payload_bytes: read and compared with their digests.
         problems: in the order in which they were found.
         dropped: `clip_id`s of damaged rows that were deleted, on request.
+        samples_without_clips: samples of which a clip is missing. That is no problem of a row: the decoder
+            refused their files, or no build has come to them.
+        failures: (video_path, reason) of the files that could not be decoded and that a sample names.
     """
 
     rows: dict[str, int]
     payload_bytes: int
     problems: tuple[Problem, ...]
     dropped: tuple[str, ...] = ()
+    samples_without_clips: int = 0
+    failures: tuple[tuple[str, str], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -103,7 +109,23 @@ def verify(
     dropped = [problem.key for problem in problems if problem.damaged] if drop_damaged else []
     if dropped:
         _drop(dataset, dropped)
-    return VerifyReport(rows=rows, payload_bytes=read_bytes, problems=tuple(problems), dropped=tuple(dropped))
+    failures, _ = current_and_past_failures(dataset)
+    return VerifyReport(
+        rows=rows,
+        payload_bytes=read_bytes,
+        problems=tuple(problems),
+        dropped=tuple(dropped),
+        samples_without_clips=_without_clips(dataset),
+        failures=tuple((one.video_path, one.reason) for one in failures),
+    )
+
+
+def _without_clips(dataset: Dataset) -> int:
+    """Samples with fewer clips than media."""
+    rows = dataset.lance("samples").to_table(columns=["videos", "images", "clip_ids"]).to_pylist()
+    return sum(
+        len(row["clip_ids"] or ()) < len(row["videos"] or ()) + len(row["images"] or ()) for row in rows
+    )
 
 
 def _check_clip(store: FrameStore, clip_id: str, deep: bool) -> tuple[list[Problem], int]:

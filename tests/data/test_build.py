@@ -194,6 +194,20 @@ def test_the_same_content_under_two_paths_is_stored_once(dataset: vrldata.Datase
     assert dataset.clips_of(dataset.sample("rows/2"))[0].video_path == "twin.mp4"
 
 
+def test_a_first_build_with_two_equal_files_says_why_one_was_reused(
+    videos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.build import build as command
+
+    shutil.copy(videos / "a.mp4", videos / "same.mp4")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row(name, name)) + "\n" for name in ("a.mp4", "same.mp4")))
+    command([str(rows)], str(tmp_path / "clips"), videos, max_frames=8, workers=0)
+    said = capsys.readouterr().out
+    assert "1 clips decoded, 1 reused (stored before, or equal to another file), 0 failed" in said
+    assert " KB in " in said or " MB in " in said
+
+
 def test_a_twin_of_an_earlier_build_is_found_too(dataset: vrldata.Dataset, videos: Path) -> None:
     build(dataset, [row("a.mp4", 1)], videos)
     shutil.copy(videos / "a.mp4", videos / "twin.mp4")

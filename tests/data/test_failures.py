@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -93,3 +94,30 @@ def test_a_pair_of_twins_that_came_back_heals_both(dataset: vrldata.Dataset, vid
     report = build(dataset, videos, "one.mp4", "two.mp4")
     assert (report.decoded, report.reused, report.failed) == (1, 1, 0)
     assert dataset.failures.count() == 0
+
+
+def test_info_names_rejected_rows_and_how_failed_files_are_tried_again(
+    dataset: vrldata.Dataset, videos: Path
+) -> None:
+    build(dataset, videos, "wrong.mp4")
+    dataset.build([{"problem": "How many?"}], video_root=videos, workers=0)
+    text = summary_text(dataset.info())
+    assert "`vrldata build … --retry-failed` tries failed files again" in text
+    assert f"rejected: 1 rows, with file, line and reason in {dataset.root}/rejected.jsonl" in text
+
+
+def test_verify_notes_samples_without_clips(
+    dataset: vrldata.Dataset, videos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.maintain import verify as command
+
+    build(dataset, videos, "a.mp4", "wrong.mp4")
+    command(dataset.root)
+    first, note = capsys.readouterr().out.splitlines()
+    assert f"{dataset.root}: ok" in first
+    assert note.startswith("note: 1 samples without their clips (failures: wrong.mp4: ")
+    assert "`vrldata build … --retry-failed`" in note
+    command(dataset.root, json_output=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["samples_without_clips"]) == (True, 1)
+    assert [path for path, _ in found["failures"]] == ["wrong.mp4"]

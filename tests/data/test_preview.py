@@ -248,6 +248,18 @@ def test_boxes_are_shares_of_the_picture(
     assert marks.boxes == (() if box is None else (pytest.approx(box),))
 
 
+def test_command_says_how_many_of_the_samples_are_shown(
+    dataset: vrldata.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.preview import preview as command
+
+    sheet, page = tmp_path / "sheet.png", tmp_path / "page.html"
+    command(dataset.root, png=sheet, html=page)
+    assert capsys.readouterr().out.strip() == f"6 of 7 samples in {sheet}, 7 of 7 samples in {page}"
+    command(dataset.root, sample="span", png=sheet)
+    assert capsys.readouterr().out.strip() == f"1 of 1 samples in {sheet}"
+
+
 def test_command_takes_one_choice(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     from vrldata.commands.preview import preview as command
 

@@ -148,13 +148,16 @@ def parse_map(pairs: list[str]) -> dict[str, str]:
 
 
 def _report_text(result: dict[str, Any]) -> str:
+    from vrldata.summary import size_text
+
     rejected = f" ({result['rejected_file']})" if result["rejected_file"] else ""
     skipped = f", {result['skipped']} rows skipped" if result["skipped"] else ""
+    reused = " (stored before, or equal to another file)" if result["reused"] else ""
     lines = [
         f"{result['out']}: {result['samples']} samples, {result['decoded']} clips decoded, "
-        f"{result['reused']} reused, {result['failed']} failed, "
+        f"{result['reused']} reused{reused}, {result['failed']} failed, "
         f"{result['rejected']} rows rejected{skipped}{rejected}, "
-        f"{result['trajectories']} trajectories, {result['bytes'] / 1e9:.2f} GB in {result['seconds']:.1f} s"
+        f"{result['trajectories']} trajectories, {size_text(result['bytes'])} in {result['seconds']:.1f} s"
     ]
     if result["unknown_types"]:
         counts = ", ".join(f"{name!r} {count}" for name, count in result["unknown_types"].items())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
 SHOWN_PROBLEMS = 50
 """Problems that the text lists; `--json` gives all."""
+SHOWN_FAILURES = 5
+"""Files without clips that the text names."""
 
 
 def verify(
@@ -155,16 +157,30 @@ def parse_age(text: str) -> timedelta:
 
 
 def _verify_text(result: dict[str, Any]) -> str:
+    from vrldata.summary import size_text
+
     rows = ", ".join(f"{name} {count}" for name, count in result["rows"].items())
-    read = f", {result['payload_bytes'] / 1e9:.2f} GB of payloads read" if result["payload_bytes"] else ""
+    read = f", {size_text(result['payload_bytes'])} of payloads read" if result["payload_bytes"] else ""
     lines = [f"{result['uri']}: {'ok' if result['ok'] else 'problems found'}; rows: {rows}{read}"]
     problems = [f"{one['table']} {one['key'][:16]}: {one['text']}" for one in result["problems"]]
     lines += problems[:SHOWN_PROBLEMS]
     if len(problems) > SHOWN_PROBLEMS:
         lines.append(f"and {len(problems) - SHOWN_PROBLEMS} more; --json lists all")
+    if result["samples_without_clips"]:
+        lines.append(_without_clips(result))
     if result["dropped"]:
         lines.append(f"{len(result['dropped'])} damaged clips dropped: build again")
     return "\n".join(lines)
+
+
+def _without_clips(result: dict[str, Any]) -> str:
+    failures = [f"{path}: {reason}" for path, reason in result["failures"]]
+    start = f"note: {result['samples_without_clips']} samples without their clips"
+    if not failures:
+        return f"{start} (no failure of their files is listed: run `vrldata build` over them)"
+    more = f"; and {len(failures) - SHOWN_FAILURES} more" if len(failures) > SHOWN_FAILURES else ""
+    listed = "; ".join(failures[:SHOWN_FAILURES])
+    return f"{start} (failures: {listed}{more}; `vrldata build … --retry-failed` tries them again)"
 
 
 def _compact_text(result: dict[str, Any]) -> str:
@@ -177,8 +193,10 @@ def _compact_text(result: dict[str, Any]) -> str:
 
 
 def _gc_text(result: dict[str, Any]) -> str:
+    from vrldata.summary import size_text
+
     lines = [
-        f"{table}: {count} versions dropped, {result['bytes'][table] / 1e6:.1f} MB freed"
+        f"{table}: {count} versions dropped, {size_text(result['bytes'][table])} freed"
         for table, count in result["versions"].items()
     ]
     if result["past_failures"]:

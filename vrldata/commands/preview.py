@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,9 +49,15 @@ def preview(
         html=html,
         num_frames=num_frames,
     )
-    files = [str(path) for path in (report.png, report.html) if path is not None]
-    print_result(
-        {"num_samples": report.num_samples, "files": files},
-        as_json=json_output,
-        text=lambda result: f"{result['num_samples']} shown in {' and '.join(result['files'])}",
-    )
+    result = {
+        "num_samples": report.num_samples,
+        "num_selected": report.num_selected,
+        "files": list(report.shown),
+        "shown": dict(report.shown),
+    }
+    print_result(result, as_json=json_output, text=_text)
+
+
+def _text(result: dict[str, Any]) -> str:
+    total = result["num_selected"]
+    return ", ".join(f"{count} of {total} samples in {file}" for file, count in result["shown"].items())
