@@ -24,6 +24,7 @@ def tolerant(response: str, key: Any = "B", options: list[str] = OPTIONS) -> tup
         "### Final Answer\nB",
         '```json\n{"answer": "B"}\n```',
         "First I thought the answer is C, but the correct answer is B.",
+        "A. red bucket - wrong\nB. green ladder. Because A. red bucket is not shown, the answer is B.",
         "Looking at the options:\nA. red bucket - no\nB. green ladder - yes\n\nThe answer is B.",
         "正确答案是：Ｂ",
         "答えはBです",
@@ -40,6 +41,9 @@ def test_letter_is_found(response: str) -> None:
     [
         *("Both A and C", "Either A or C", "The correct answers are A and C.", "It shows A, C"),
         *("AorC", "Aor C", "A orC", "(A)or(C)"),
+        *("A. red bucket or C. blue kite", "A. red bucket / blue kite", "A) red bucket, C) blue kite"),
+        *("A. red bucket -> C. blue kite", "A. red bucket\nthen\nC. blue kite"),
+        *("The answer is A. red bucket and C. blue kite", "The answer is A vs C", "The answer is A = C"),
         *("The answer is A|C", "The answer is A; C", "The answer is A C", "The answer is A.\nC."),
     ],
 )

@@ -171,7 +171,8 @@ def test_tolerant_number_is_the_leading_one(response: str, extracted: float) -> 
 
 
 @pytest.mark.parametrize(
-    "response", ["3 or 4", "3, 4, 5", "between 3 and 5", "3 dogs and 2 cats", "3/4/5", "3 + 2"]
+    "response",
+    ["3 or 4", "3, 4, 5", "between 3 and 5", "3 or5", "3 vs. 5", "3 dogs and 2 cats", "3/4/5", "3 + 2"],
 )
 def test_tolerant_number_with_an_alternative_is_ambiguous(response: str) -> None:
     assert score("numerical", response, 3, protocol="eval").status == "ambiguous"

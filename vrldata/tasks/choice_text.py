@@ -14,6 +14,7 @@ from vrldata.tasks.choices import (
     Options,
     apart,
     letter_list,
+    letters_with_text,
     lone_letters,
     read_answer,
     read_options,
@@ -28,10 +29,11 @@ _LEADING = re.compile(
     r"[\s:：*_(\[\"'「]{0,6}){0,4}([A-Z])(?![A-Za-z0-9]|_[A-Za-z0-9]|['’][a-z]|-[a-z])",
 )
 _ANOTHER = re.compile(
-    r"[)\]*_\"'.}]{0,4}\s?(?:or|and|/|,|&|或|和|、)\s?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
+    r"[)\]*_\"'.}]{0,4}\s?(?:or|and|vs\.?|versus|xor|/|,|&|或|和|、)\s?"
+    r"(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
 )
 # "A B", "A; B" and "A.\nB." are lists, too, where nothing follows.
-_NEXT = re.compile(r"[)\]*_\"'.}]{0,4}[\s|;\\+~-]{1,4}[(\[*]{0,3}([A-Z])[)\]*_\"'.}]{0,4}\s*\Z")
+_NEXT = re.compile(r"[)\]*_\"'.}]{0,4}[\s|;\\+~=:>?!…–—-]{1,4}[(\[*]{0,3}([A-Z])[)\]*_\"'.}]{0,4}\s*\Z")
 _JOINED = re.compile(
     r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s(?:or|and)\b|\s?[或和])"
     r"\s?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
@@ -81,6 +83,7 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     listed = letter_list(clean(plain))
     if listed and all(options.accepts(letter) for letter in listed):
         raise UnreadableAnswerError(f"letters {', '.join(listed)} for a single answer", ambiguous=True)
+    _refuse_list(plain, options)
     rules: tuple[tuple[str, Callable[[str, Options], str | None]], ...] = (
         ("conclusion", _concluded),
         ("line", _line_letter),
@@ -111,6 +114,7 @@ def _several(text: str, record: Record, gold: frozenset[str]) -> Reading:
 def _concluded(text: str, options: Options) -> str | None:
     statements = concluding_statements(text, CHOICE_IS)
     for statement in statements:
+        _refuse_list(statement, options)
         letter = leading_letter(statement, options)
         if letter is not None:
             return letter
@@ -162,6 +166,35 @@ def _refuse_contradiction(letter: str, text: str, options: Options) -> None:
     others = options.named_by(text)
     if others and letter not in others:
         raise UnreadableAnswerError(f"letter {letter} with the text of option {others[0]}", ambiguous=True)
+    own, folded = options.texts.get(letter, ""), comparable(text)
+    join = _JOIN.match(folded, len(own)) if own and folded.startswith(own) else None
+    if join is None:
+        return
+    rest = folded[join.end() :]
+    second = _LETTERED.match(rest)
+    if options.named_by(rest) or (second and options.accepts(second.group(1).upper())):
+        raise UnreadableAnswerError(f"several options in {text[:80]!r}", ambiguous=True)
+
+
+_JOIN = re.compile(r"\s?(?:or|and|vs\.?|versus|xor|[/|,;&+、或和])\s?")
+_LETTERED = re.compile(r"[(\[]?([a-z])[.):\]]")
+
+
+def _refuse_list(text: str, options: Options) -> None:
+    """Refuse a text that is nothing but several options, each with its letter, and at most one word."""
+    rest = comparable(text)
+    letters = letters_with_text(text, options) if len(rest) < 2000 else []
+    if len(letters) < 2:
+        return
+    for letter in letters:
+        rest = rest.replace(options.texts[letter], " ")
+    words = [word for word in _WORD.findall(rest) if word.upper() not in letters]
+    if len(words) <= 1 and not _MARKED.search(" ".join([*words, rest])):
+        raise UnreadableAnswerError(f"several options in {text[:80]!r}", ambiguous=True)
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_MARKED = re.compile(r"[✓✔✅☑✗✘❌×←]|\b(?:no|not|yes|wrong|right|correct|true|false|answer|best|x)\b")
 
 
 def _line_letter(text: str, options: Options) -> str | None:

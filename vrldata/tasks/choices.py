@@ -255,14 +255,14 @@ def _one_letter(text: str, options: Options) -> str:
             raise UnreadableAnswerError(
                 f"letter {letter} with the text of option {fitting[0]}", ambiguous=True
             )
-    letters = lone_letters(text) + _letters_with_text(text, options)
+    letters = lone_letters(text) + letters_with_text(text, options)
     if len(set(letters)) != 1:
         reason = f"{len(letters)} letters" if letters else "no letter"
         raise UnreadableAnswerError(f"{reason} in {text[:80]!r}", ambiguous=len(set(letters)) > 1)
     return _valid(letters[0], options)
 
 
-def _letters_with_text(text: str, options: Options) -> list[str]:
+def letters_with_text(text: str, options: Options) -> list[str]:
     """Letters that stand with their option's whole text, also where a missing blank hides the letter."""
     folded = comparable(text)
     return [

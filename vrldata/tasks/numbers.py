@@ -87,7 +87,7 @@ _FORMULA = re.compile(
     re.IGNORECASE,
 )
 _ALTERNATIVE = re.compile(
-    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\bor\b|\band\b|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
+    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\b(?:or|and|xor|versus)\b|\bvs\b\.?|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
 )
 # One half after a whole number: NFKC would join the digits of both.
 _MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
@@ -155,7 +155,10 @@ def _has_alternative(plain: str, matches: list[tuple[re.Match[str], Number]]) ->
     if len(matches) < 2 or matches[0][1] == matches[1][1]:
         return False
     between = plain[matches[0][0].end() : matches[1][0].start()]
-    return not between.strip() or _ALTERNATIVE.fullmatch(between[:60]) is not None
+    return not between.strip() or _ALTERNATIVE.fullmatch(_BLANKS.sub(" ", between[:60])) is not None
+
+
+_BLANKS = re.compile(r"\s+")
 
 
 def _right_side(text: str) -> str:
