@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vrldata.errors import TaskError
-from vrldata.tasks import ScoringSettings, check_answer, score, score_batch
+from vrldata.tasks import ScoringSettings, check_answer, code, score, score_batch
 from vrldata.tasks.sandbox import check_sandbox, run_tests
 
 SOURCE = "def f(x):\n    return x + 1\n"
@@ -24,13 +24,23 @@ def sandbox() -> None:
         pytest.skip(f"no sandbox on this machine: {error}")
 
 
-def test_code_does_not_run_unless_allowed(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="vrldata"):
-        result = score("code", f"<answer>{SOURCE}</answer>", "def g(): pass", extra=TESTS)
+def test_code_does_not_run_unless_allowed() -> None:
+    result = score("code", f"<answer>{SOURCE}</answer>", "def g(): pass", extra=TESTS)
     assert result.accuracy is not None
     assert result.accuracy < 1.0
-    assert "allow_code_execution is off" in caplog.text
     assert "allow_code_execution is off" in (check_answer("code", "", extra=TESTS) or "")
+
+
+def test_tests_that_are_not_run_are_told_once_with_the_setting_of_each_program(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    code._tell_tests_unrun.cache_clear()
+    with caplog.at_level(logging.WARNING, logger="vrldata"):
+        for _ in range(3):
+            score("code", f"<answer>{SOURCE}</answer>", SOURCE, extra=TESTS)
+    (warning,) = caplog.messages
+    assert "vrleval run --allow-code-execution" in warning
+    assert "vrltrain: algorithm.reward.scoring.allow_code_execution" in warning
 
 
 @pytest.mark.usefixtures("sandbox")

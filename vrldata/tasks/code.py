@@ -146,7 +146,7 @@ def compare(value: Source, gold: CodeKey, record: Record) -> Measured:
     if gold.unit_tests and record.settings.allow_code_execution:
         return _tested(value.text, gold.unit_tests, record.settings.code_seconds)
     if gold.unit_tests:
-        _LOG.warning("unit tests of code rows are not run: allow_code_execution is off; scored by similarity")
+        _tell_tests_unrun()
     assert gold.source is not None
     measured = similarity(value.features, gold.source.features, WEIGHTS[record.problem_type])
     if record.settings.render and record.problem_type in RENDERERS:
@@ -155,6 +155,14 @@ def compare(value: Source, gold: CodeKey, record: Record) -> Measured:
         accuracy = (1 - RENDERED_SHARE) * measured.accuracy + RENDERED_SHARE * rendered
         return Measured(accuracy=accuracy, parts=parts)
     return measured
+
+
+@lru_cache(maxsize=1)
+def _tell_tests_unrun() -> None:
+    _LOG.warning(
+        "unit tests of code rows are not run, code is scored by similarity: allow_code_execution is off "
+        "(vrleval run --allow-code-execution; vrltrain: algorithm.reward.scoring.allow_code_execution)"
+    )
 
 
 def similarity(answer: Features, key: Features, weights: Mapping[str, float]) -> Measured:
