@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import vrldata
 from vrldata.errors import ConfigError
 from vrldata.tasks.registry import PROBLEM_TYPES, resolved_sample, resolved_type, unknown_text
+from vrldata.tasks.sandbox import check_sandbox
 from vrldata.types import Sample
 from vrltrain.configs import DataConfig
 from vrltrain.inputs import check_model_path
@@ -59,9 +60,11 @@ def check_data(
     Raises:
         UriError: a dataset is not there. ConfigError: nothing is selected to train on; a problem type is
             unknown and `data.on_unknown_type` is `error`; all are skipped; or the reward function cannot
-            serve.
+            serve. TaskError: code may be run and the machine grants no sandbox.
     """
     function = None if reward is None else reward_function(reward)
+    if reward is not None and reward.scoring.allow_code_execution:
+        check_sandbox()
     train = vrldata.open(data.train)
     empty = why_empty(train, "data.train", split=split)
     if empty is not None:
