@@ -75,6 +75,9 @@ def run_command(
     reasoning_tags: Annotated[
         list[str] | None, typer.Option(help="Tags around reasoning, by name; default: think and its like.")
     ] = None,
+    allow_code_execution: Annotated[
+        bool, typer.Option("--allow-code-execution", help="Run code answers' unit tests, in the sandbox.")
+    ] = False,
     compat: Annotated[
         list[str] | None, typer.Option(help="Other rules, for comparisons: random, ovo, vsibench-official …")
     ] = None,

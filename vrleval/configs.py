@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,6 +74,8 @@ class RunConfig(BaseConfig):
     open-ended ones, or left out of the data and counted."""
     reasoning_tags: tuple[str, ...] = REASONING_TAGS
     """Names of the tags around reasoning, such as think; what they hold never counts as an answer."""
+    allow_code_execution: bool = False
+    """Run Python answers against the row's unit tests, in the sandbox; off, they are scored by similarity."""
     compat: tuple[str, ...] = ()
     """Rules of other toolkits, for comparisons only: names of `compat.COMPAT`."""
     max_samples: int | None = Field(default=None, ge=1)
@@ -192,7 +195,37 @@ def deciding_values(config: RunConfig, facts: ModelFacts) -> dict[str, Any]:
         values["on_unknown_type"] = config.on_unknown_type
     if config.reasoning_tags != REASONING_TAGS:
         values["reasoning_tags"] = sorted(config.reasoning_tags)
+    if config.allow_code_execution:
+        values["allow_code_execution"] = True
     return values
+
+
+SCORING_KEYS = (
+    "protocol",
+    "compat",
+    "metric",
+    "on_unknown_type",
+    "reasoning_tags",
+    "allow_code_execution",
+)
+"""Deciding values that change a score and no response."""
+
+
+def asking_values(deciding: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `deciding_values` what decides a response, by the names of the options, as JSON values.
+
+    A preset counts by its name alone: which of its values are overridden shows in the values.
+    """
+    values = {name: value for name, value in deciding.items() if name not in SCORING_KEYS}
+    values["base_url"] = values.pop("server", "")
+    values["preset"] = str(values.get("preset", "")).removesuffix("+")
+    spec, drawing = values.pop("spec", {}), values.pop("generation", {})
+    return dict(json.loads(json.dumps({**values, **spec, **drawing})))
+
+
+def asking_digest(deciding: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the digest of `asking_values`: equal for runs that may share their responses."""
+    return hashlib.sha256(json.dumps(asking_values(deciding), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _digest_of_code(metric: str) -> str | None:

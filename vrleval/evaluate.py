@@ -13,18 +13,27 @@ from typing import Any
 
 from vrldata.errors import BenchmarkError, ConfigError, nearest
 from vrldata.tasks import PROTOCOLS, RewardFunction
+from vrldata.tasks.sandbox import check_sandbox
 from vrleval.aggregate import summarise
 from vrleval.compat import check_compat
-from vrleval.configs import RunConfig, config_digest, generation, sampling_spec
+from vrleval.configs import (
+    RunConfig,
+    asking_digest,
+    config_digest,
+    deciding_values,
+    generation,
+    sampling_spec,
+)
 from vrleval.engines import make_engine
 from vrleval.engines.types import Engine, EngineSettings
 from vrleval.journal import Journal, read_journal
 from vrleval.keys import draw
 from vrleval.loading import Loaded, load_dataset
-from vrleval.manifest import read_manifest, refuse_other_run, write_manifest
+from vrleval.manifest import read_manifest, refuse_other_asking, refuse_other_run, write_manifest
 from vrleval.metrics import load_metric, try_metric, with_metric
 from vrleval.model import ModelFacts, local_folder, read_model_facts, short_name
 from vrleval.presets import PRESETS
+from vrleval.rescoring import rescore
 from vrleval.results import RunResult, read_run, with_type_notes, write_results
 from vrleval.runner import Limits, Runner
 from vrleval.scoring import ScoringContext
@@ -47,12 +56,15 @@ class _Job:
 def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
     """Evaluate a model; continues where an earlier run of the same folder and configuration ended.
 
+    Where the scoring rules alone have changed since, its responses are scored again and not asked for again.
+
     Args:
         config: the run.
         engine: an engine of your own, not yet started; by default the one that `config.engine` names.
 
     Raises:
-        ConfigError: a wrong option. BenchmarkError: a benchmark without files. RolloutError: the engine.
+        ConfigError: a wrong option, or the folder's responses were asked for otherwise.
+        BenchmarkError: a benchmark without files. RolloutError: the engine.
     """
     check_compat(config.compat)
     if config.protocol and config.protocol not in PROTOCOLS:
@@ -60,20 +72,21 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
     folder = Path(config.out).expanduser()
     refuse_other_run(folder, config)
+    facts = read_model_facts(config.model, config.family)
+    refuse_other_asking(folder, config, facts)
+    if config.allow_code_execution:
+        check_sandbox()
     metric = load_metric(config)
-    job = _load(config)
+    job = _load(config, facts)
     if metric is not None:
         try_metric(metric, [question for item in job.loaded for question in item.questions])
     started = time.time()
     chosen = engine or make_engine(config.engine, _engine_settings(job))
     contexts = {item.benchmark.name: _context(job, item, metric) for item in job.loaded}
     with Journal(folder) as journal:
+        # the manifest follows: until all is scored again the folder reads as the run that it was
+        done = rescore(folder, job.loaded, contexts, journal, config=job.digest)
         write_manifest(folder, config, job.facts, job.digest, job.loaded)
-        done = {
-            key: prediction
-            for key, prediction in read_journal(folder, job.digest).items()
-            if prediction.benchmark in contexts
-        }
         runner = Runner(
             job.loaded,
             contexts,
@@ -160,8 +173,7 @@ def with_token_check(result: BenchmarkResult, config: RunConfig) -> BenchmarkRes
     return dataclasses.replace(result, warnings=(*result.warnings, note))
 
 
-def _load(config: RunConfig) -> _Job:
-    facts = read_model_facts(config.model, config.family)
+def _load(config: RunConfig, facts: ModelFacts) -> _Job:
     spec = sampling_spec(config, facts)
     loaded = [load_dataset(uri, config.on_unknown_type) for uri in config.data]
     if config.engine != "openai" and "/" not in config.model and local_folder(config.model) is None:
@@ -193,6 +205,7 @@ def _load(config: RunConfig) -> _Job:
 def _context(job: _Job, item: Loaded, metric: RewardFunction | None) -> ScoringContext:
     return ScoringContext(
         config=job.digest,
+        asked=asking_digest(deciding_values(job.config, job.facts)),
         family=job.facts.family,
         protocol=job.config.protocol or item.benchmark.protocol,
         box_frame=item.benchmark.box_frame,
@@ -200,6 +213,7 @@ def _context(job: _Job, item: Loaded, metric: RewardFunction | None) -> ScoringC
         seed=job.config.seed,
         metric=metric,
         reasoning_tags=job.config.reasoning_tags,
+        allow_code_execution=job.config.allow_code_execution,
     )
 
 

@@ -1,7 +1,8 @@
 """The file that an evaluation writes as it goes: one line a question, appended and never rewritten.
 
 A killed run is continued from it: finished questions are skipped, a torn last line is dropped. Lines carry
-the digest of the configuration that they were made under; lines of another one stay and are not read.
+the digest of the configuration that they were made under; lines of another one stay and are not read, but
+for the responses that `rescoring` takes from them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vrldata.errors import BenchmarkError, ConfigError
-from vrleval.configs import RunConfig, deciding_values, preset_name
+from vrleval.configs import RunConfig, asking_values, deciding_values, preset_name
 from vrleval.journal import write_atomically
 from vrleval.loading import Loaded
 from vrleval.model import ModelFacts
@@ -100,6 +100,39 @@ def refuse_other_run(folder: Path, config: RunConfig) -> None:
     raise ConfigError(
         f"--out {folder}: holds the evaluation of {found}; give another folder, or delete this one first"
     )
+
+
+def refuse_other_asking(folder: Path, config: RunConfig, facts: ModelFacts) -> None:
+    """Keep responses that were asked for otherwise. Other scoring rules are applied to those that are there.
+
+    Raises:
+        ConfigError: the folder's responses are those of other options; the message names them.
+    """
+    held = read_manifest(folder) if (folder / FILE_NAME).exists() else {}
+    changes = _changes(held, config, facts) if held.get("decides") else []
+    if changes:
+        raise ConfigError(
+            f"--out {folder}: holds responses that were asked for otherwise: {'; '.join(changes)}; "
+            "use another --out, or delete this folder first"
+        )
+
+
+def _changes(held: Mapping[str, Any], config: RunConfig, facts: ModelFacts) -> list[str]:
+    """What decides a response and was another in the run of the manifest, one phrase each."""
+    before, now = asking_values(held["decides"]), asking_values(deciding_values(config, facts))
+    changed = {name: before.get(name) for name in now if name in before and before[name] != now[name]}
+    if "model" in changed:
+        return [f"the files of model {config.model!r} have changed since"]
+    if "preset" in changed:  # its values follow from it
+        values = ("spec", "generation")
+        changed = {
+            name: changed[name] for name in changed if not any(name in held["decides"][one] for one in values)
+        }
+    return [f"{name} was {_shown(value)} and is {_shown(now[name])}" for name, value in changed.items()]
+
+
+def _shown(value: Any) -> str:
+    return "the default" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _place(name: str) -> str:

@@ -33,6 +33,7 @@ class ScoringContext:
 
     Attributes:
         config: digest of the run's configuration.
+        asked: digest of the part of it that decides responses.
         family: of the model, which decides the coordinates that it speaks.
         protocol: scoring rules.
         box_frame: coordinates of the boxes in the answers; empty: those of the model.
@@ -40,9 +41,11 @@ class ScoringContext:
         seed: for rules that guess.
         metric: of the user, in place of all rules.
         reasoning_tags: names of the tags around reasoning.
+        allow_code_execution: run Python answers against their unit tests, in the sandbox.
     """
 
     config: str
+    asked: str = ""
     family: str
     protocol: str = "eval"
     box_frame: str = ""
@@ -50,6 +53,7 @@ class ScoringContext:
     seed: int = 0
     metric: RewardFunction | None = None
     reasoning_tags: tuple[str, ...] = REASONING_TAGS
+    allow_code_execution: bool = False
 
 
 def prediction_for(
@@ -64,6 +68,7 @@ def prediction_for(
         benchmark=question.benchmark,
         sample_id=sample.sample_id,
         config=context.config,
+        asked=context.asked,
         status=status,
         reason=reason,
         problem=sample.problem,
@@ -80,7 +85,17 @@ def prediction_for(
 def score_response(
     question: Question, response: Response, clips: Sequence[Clip], context: ScoringContext
 ) -> Prediction:
-    """The prediction of an answered question.
+    """The prediction of an answered question. Raises as `score_text` does."""
+    return score_text(question, response, media_values(clips), context)
+
+
+def score_text(
+    question: Question, response: Response, sent: Mapping[str, Any], context: ScoringContext
+) -> Prediction:
+    """The prediction of an answered question without its clips, as for a stored response.
+
+    Args:
+        sent: `media_values` of the clips.
 
     Raises:
         TaskError: the protocol or the problem type is unknown: a fault of the run, not of the response.
@@ -89,7 +104,7 @@ def score_response(
     from vrleval.metrics import score_by
 
     sample = question.sample
-    fields = record_fields(question, clips, context, response)
+    fields = record_fields(question, sent["media"], context, response)
     if context.metric is not None:
         given = {"problem_type": sample.problem_type, "response": response.text, "answer": sample.answer}
         score = score_by(context.metric, {**fields, **given, "options": list(sample.options)})
@@ -100,7 +115,9 @@ def score_response(
             sample.answer,
             options=list(sample.options) or None,
             protocol=context.protocol,
-            settings=ScoringSettings(reasoning_tags=context.reasoning_tags),
+            settings=ScoringSettings(
+                reasoning_tags=context.reasoning_tags, allow_code_execution=context.allow_code_execution
+            ),
             **fields,
         )
     status = status_of(score, response)
@@ -115,7 +132,7 @@ def score_response(
         how=score.how,
         parts=dict(score.parts),
         judge={"problem": asked} if (asked := sample.extra.get("judge_problem")) else {},
-        **media_values(clips),
+        **sent,
         **response_values(response),
     )
     return apply_compat(prediction, sample, context.compat, context.seed)
@@ -131,9 +148,9 @@ def _benchmark_score(question: Question, response: Response, context: ScoringCon
 
 
 def record_fields(
-    question: Question, clips: Sequence[Clip], context: ScoringContext, response: Response
+    question: Question, media: Mapping[str, float | None], context: ScoringContext, response: Response
 ) -> Mapping[str, Any]:
-    """Fields of a scoring record that come from the question and its first clip."""
+    """Fields of a scoring record that come from the question and its first clip (`Prediction.media`)."""
     sample = question.sample
     fields: dict[str, Any] = {
         "problem": sample.problem,
@@ -145,16 +162,8 @@ def record_fields(
         "answer_coord_space": context.box_frame or sample.extra.get("answer_coord_space"),
         "extra": {**sample.extra, "benchmark": question.benchmark},
     }
-    if clips:
-        metadata = clips[0].metadata
-        fields.update(
-            duration=metadata.duration if clips[0].kind == "video" else None,
-            width=sample.extra.get("width") or metadata.source_width,
-            height=sample.extra.get("height") or metadata.source_height,
-            frame_width=metadata.width,
-            frame_height=metadata.height,
-        )
-    return fields
+    sizes = {name: sample.extra[name] for name in ("width", "height") if sample.extra.get(name)}
+    return {**fields, **media, **(sizes if media else {})}
 
 
 def status_of(score: Score, response: Response) -> str:
@@ -169,11 +178,22 @@ def status_of(score: Score, response: Response) -> str:
     return status
 
 
-def media_values(clips: Sequence[Clip]) -> dict[str, int]:
-    """What was sent: frames and the tokens that they take."""
+def media_values(clips: Sequence[Clip]) -> dict[str, Any]:
+    """What was sent: frames, the tokens that they take, and what scoring needs of the first clip."""
+    media: dict[str, float | None] = {}
+    if clips:
+        metadata = clips[0].metadata
+        media = {
+            "duration": metadata.duration if clips[0].kind == "video" else None,
+            "width": metadata.source_width,
+            "height": metadata.source_height,
+            "frame_width": metadata.width,
+            "frame_height": metadata.height,
+        }
     return {
         "num_frames": sum(len(clip.frames) for clip in clips),
         "num_visual_tokens": num_visual_tokens(clips),
+        "media": media,
     }
 
 

@@ -111,7 +111,8 @@ class Prediction:
 
     Attributes:
         key: the question's key.
-        config: digest of everything that decides a response; lines of another configuration are not read.
+        config: digest of everything that decides a response or its score; lines of another one are not read.
+        asked: digest of what decides a response; a line with the same one can be scored under other rules.
         status: one of `STATUSES`.
         score: 0 to 1; None exactly where the status is in `UNSCORED`.
         strict: the score when only an answer tag counts; None where unscored.
@@ -121,6 +122,8 @@ class Prediction:
         num_prompt_tokens: of the prompt, media included; 0 when the engine does not tell.
         num_frames: frames sent.
         num_visual_tokens: tokens of the frames.
+        media: what scoring needs of the first clip: `duration` in seconds (of a video), `width` and `height`
+            of the source, `frame_width` and `frame_height` of the frames, in pixels.
         seconds: from the request to the last token.
         video: first video or image, the cluster of the intervals.
     """
@@ -149,8 +152,10 @@ class Prediction:
     num_prompt_tokens: int = 0
     num_frames: int = 0
     num_visual_tokens: int = 0
+    media: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     judge: Mapping[str, Any] = field(default_factory=dict)
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ def config(**values: object) -> RunConfig:
         {"protocol": "train"},
         {"reasoning_tags": ("plan",)},
         {"compat": ("random",)},
+        {"allow_code_execution": True},
         {"dtype": "float16"},
     ],
 )

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from tests.eval.examples import make_clip, make_question, says
-from vrldata.errors import ConfigError
+from vrldata.errors import ConfigError, TaskError
+from vrldata.tasks.sandbox import check_sandbox
 from vrleval.benchmarks import tempcompass
 from vrleval.compat import apply_compat, check_compat
 from vrleval.scoring import ScoringContext, score_response
@@ -143,3 +144,18 @@ def test_rules_of_a_benchmark_see_no_reasoning(benchmark: str, extra: dict[str, 
     whole = score_response(question, says(f"<{tag}> or Caption A </{tag}>{final}"), [], context)
     assert whole.status in ("scored", "needs_judge")
     assert answer in whole.extracted
+
+
+def test_unit_tests_of_code_are_run_where_the_run_allows_it() -> None:
+    try:
+        check_sandbox()
+    except TaskError as error:
+        pytest.skip(f"no sandbox on this machine: {error}")
+    tests = ["assert f(1) == 2", "assert f(1) == 3"]
+    question = make_question(
+        0, problem_type="code", answer="def f(x): return x", options=(), extra={"unit_tests": tests}
+    )
+    said = says("<answer>def f(x): return x + 1</answer>")
+    allowed = dataclasses.replace(CONTEXT, allow_code_execution=True)
+    assert score_response(question, said, [], allowed).parts["tests_passed"] == 0.5
+    assert "tests_passed" not in score_response(question, said, [], CONTEXT).parts
