@@ -182,8 +182,10 @@ _LETTERED = re.compile(r"[(\[]?([a-z])[.):\]]")
 
 def _refuse_list(text: str, options: Options) -> None:
     """Refuse a text that is nothing but several options, each with its letter, and at most one word."""
+    if len(text) > 2000 or len(_LABEL.findall(text)) < 2:
+        return
     rest = comparable(text)
-    letters = letters_with_text(text, options) if len(rest) < 2000 else []
+    letters = letters_with_text(text, options)
     if len(letters) < 2:
         return
     for letter in letters:
@@ -193,6 +195,7 @@ def _refuse_list(text: str, options: Options) -> None:
         raise UnreadableAnswerError(f"several options in {text[:80]!r}", ambiguous=True)
 
 
+_LABEL = re.compile(r"[A-Za-z][.):]")
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKED = re.compile(r"[✓✔✅☑✗✘❌×←]|\b(?:no|not|yes|wrong|right|correct|true|false|answer|best|x)\b")
 
