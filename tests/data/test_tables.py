@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import vrldata
 from vrldata.tables import (
     INDEXES,
+    PAYLOAD_COLUMN,
     PRIMARY_KEYS,
     TABLES,
     row_to_sample,
@@ -148,3 +151,32 @@ def test_the_first_trajectory_of_an_id_is_kept() -> None:
 def test_rewards_are_a_map_of_float32() -> None:
     assert schema("trajectories").field("rewards").type == pa.map_(pa.string(), pa.float32())
     assert np.float32(schema("samples").field("pass_rate").type.to_pandas_dtype()(0.5)) == 0.5
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_of_tables_names_every_column_with_its_type(table: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+    section = page.partition(f"\n## {table}: ")[2].partition("\n## ")[0]
+    cells = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")][2:]
+    described = {row[0].strip(" *"): row[1].strip() for row in cells}
+    columns = {field.name: _type_name(field) for field in schema(table)}
+    assert described == columns
+    assert all(len(row) == 4 and row[3].strip() for row in cells)
+
+
+def _type_name(field: pa.Field) -> str:
+    if field.name in ("spec", "extra", "replaced"):
+        return "JSON"
+    if field.name == PAYLOAD_COLUMN:
+        return "blob"
+    if pa.types.is_timestamp(field.type):
+        return "timestamp"
+    if pa.types.is_map(field.type):
+        return f"map&lt;{field.type.key_type}, {_short(field.type.item_type)}&gt;"
+    if pa.types.is_list(field.type):
+        return f"list&lt;{_short(field.type.value_type)}&gt;"
+    return _short(field.type)
+
+
+def _short(kind: pa.DataType) -> str:
+    return {"double": "float64", "float": "float32"}.get(str(kind), str(kind))

@@ -30,7 +30,7 @@ def query(
 
     vrldata query clips@v1 "SELECT response FROM trajectories WHERE match(response, 'turns left')"
 
-    Python: vrldata.open(uri).sql(statement)
+    Tables and their columns: docs/tables.md, or "DESCRIBE samples". Python: vrldata.open(uri).sql(statement)
     """
     import vrldata
     from vrldata.location import check_whole
