@@ -29,7 +29,13 @@ from vrleval.engines.types import Engine, EngineSettings
 from vrleval.journal import Journal, read_journal
 from vrleval.keys import draw
 from vrleval.loading import Loaded, load_dataset
-from vrleval.manifest import read_manifest, refuse_other_asking, refuse_other_run, write_manifest
+from vrleval.manifest import (
+    has_manifest,
+    read_manifest,
+    refuse_other_asking,
+    refuse_other_run,
+    write_manifest,
+)
 from vrleval.metrics import load_metric, try_metric, with_metric
 from vrleval.model import ModelFacts, local_folder, read_model_facts, short_name
 from vrleval.presets import PRESETS
@@ -66,16 +72,8 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         ConfigError: a wrong option, or the folder's responses were asked for otherwise.
         BenchmarkError: a benchmark without files. RolloutError: the engine.
     """
-    check_compat(config.compat)
-    if config.protocol and config.protocol not in PROTOCOLS:
-        hint = nearest(config.protocol, PROTOCOLS)
-        raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
     folder = Path(config.out).expanduser()
-    refuse_other_run(folder, config)
-    facts = read_model_facts(config.model, config.family)
-    refuse_other_asking(folder, config, facts)
-    if config.allow_code_execution:
-        check_sandbox()
+    facts = _checked(config, folder)
     metric = load_metric(config)
     job = _load(config, facts)
     if metric is not None:
@@ -86,6 +84,7 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
     with Journal(folder) as journal:
         # the manifest follows: until all is scored again the folder reads as the run that it was
         done = rescore(folder, job.loaded, contexts, journal, config=job.digest)
+        before = read_manifest(folder).get("engine") if has_manifest(folder) else None
         write_manifest(folder, config, job.facts, job.digest, job.loaded)
         runner = Runner(
             job.loaded,
@@ -97,20 +96,15 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
         )
         predictions = asyncio.run(_run(runner, chosen, done, config.retry_failed))
         if config.judge_model:
-            from vrldata.tasks.judge import JudgeSettings
-            from vrleval.judge import judge_predictions
-
-            settings = JudgeSettings(
-                model=config.judge_model, base_url=config.judge_url, api_key_variable=config.api_key_env
-            )
-            predictions = judge_predictions(predictions, settings, journal)
+            predictions = _judged(predictions, config, journal)
         write_manifest(
             folder,
             config,
             job.facts,
             job.digest,
             job.loaded,
-            engine=chosen.versions(),
+            # where nothing was asked the responses are those of the engine before
+            engine=chosen.versions() if runner.num_asked or not before else before,
             seconds=time.time() - started,
         )
     result = collect(folder, job.loaded, predictions, config)
@@ -120,6 +114,32 @@ def evaluate(config: RunConfig, *, engine: Engine | None = None) -> RunResult:
 
         write_trajectories(config.trajectories, result, job.facts.name, job.digest)
     return result
+
+
+def _checked(config: RunConfig, folder: Path) -> ModelFacts:
+    """Facts of the model, once options and folder are found to fit. Raises as `evaluate` does."""
+    check_compat(config.compat)
+    if config.protocol and config.protocol not in PROTOCOLS:
+        hint = nearest(config.protocol, PROTOCOLS)
+        raise ConfigError(f"--protocol {config.protocol}: unknown; known: {', '.join(PROTOCOLS)}.{hint}")
+    refuse_other_run(folder, config)
+    facts = read_model_facts(config.model, config.family)
+    refuse_other_asking(folder, config, facts)
+    if config.allow_code_execution:
+        check_sandbox()
+    return facts
+
+
+def _judged(
+    predictions: Mapping[str, Prediction], config: RunConfig, journal: Journal
+) -> dict[str, Prediction]:
+    from vrldata.tasks.judge import JudgeSettings
+    from vrleval.judge import judge_predictions
+
+    settings = JudgeSettings(
+        model=config.judge_model, base_url=config.judge_url, api_key_variable=config.api_key_env
+    )
+    return judge_predictions(predictions, settings, journal)
 
 
 async def _run(

@@ -86,7 +86,7 @@ def refuse_other_run(folder: Path, config: RunConfig) -> None:
     Raises:
         ConfigError: the folder holds the run of another model, or of data that this run lacks.
     """
-    if not (folder / FILE_NAME).exists():
+    if not has_manifest(folder):
         return
     held = read_manifest(folder)
     model, asked = str(held.get("model", "")), held.get("config", {})
@@ -108,7 +108,7 @@ def refuse_other_asking(folder: Path, config: RunConfig, facts: ModelFacts) -> N
     Raises:
         ConfigError: the folder's responses are those of other options; the message names them.
     """
-    held = read_manifest(folder) if (folder / FILE_NAME).exists() else {}
+    held = read_manifest(folder) if has_manifest(folder) else {}
     changes = _changes(held, config, facts) if held.get("decides") else []
     if changes:
         raise ConfigError(
@@ -139,6 +139,11 @@ def _place(name: str) -> str:
     """The absolute path where one lies there, else the name."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether a run lies in the folder."""
+    return (folder / FILE_NAME).exists()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

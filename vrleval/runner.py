@@ -64,6 +64,8 @@ class Runner:
         self._subtitles = subtitles
         self._done: dict[str, Prediction] = {}
         self._num_failed = 0
+        self.num_asked = 0
+        """Questions that the engine was started for."""
 
     async def run(
         self, done: dict[str, Prediction], *, retry: frozenset[str] = frozenset()
@@ -80,7 +82,7 @@ class Runner:
             waiting = [question for question in item.questions if question.key in todo]
             self._record_problems(waiting)
             batches += plan([question for question in waiting if not question.problem], item.benchmark.name)
-        total = sum(len(batch.questions) for batch in batches)
+        total = self.num_asked = sum(len(batch.questions) for batch in batches)
         num_known = sum(len(item.questions) for item in self._loaded.values()) - total
         logger.info("%d questions to ask, %d known already", total, num_known)
         if total:
@@ -114,6 +116,7 @@ class Runner:
     async def _start_engine(self, started: asyncio.Event) -> None:
         # the first chunk's frames are decoded in a thread meanwhile
         await asyncio.sleep(0)
+        logger.info("starting the engine")
         await self._engine.start()
         started.set()
 

@@ -105,7 +105,8 @@ def test_a_metric_scores_the_stored_responses_and_asks_nothing(
     assert run(data, tmp_path / "out")[1] == 4
     result, num_asked = run(data, tmp_path / "out", metric=metric)
     assert (num_asked, accuracy(result)) == (0, 0.5)
-    assert read_run(tmp_path / "out").manifest["config"]["metric"] == metric
+    manifest = read_run(tmp_path / "out").manifest
+    assert (manifest["config"]["metric"], manifest["engine"]) == (metric, {"scripted": "1"})
     back, num_asked = run(data, tmp_path / "out")
     assert (num_asked, accuracy(back)) == (0, 0.25)
     assert accuracy(read_run(tmp_path / "out")) == 0.25
