@@ -121,8 +121,11 @@ def test_two_objects_are_ambiguous_whatever_their_quotes() -> None:
         assert train("tvg", f"{one} {one}", [3, 8]).accuracy == 0.0
 
 
-@pytest.mark.parametrize("damage", ['\\"', '"\\', '{"', "'{", '{"a":"'])
-def test_quotes_without_end_take_linear_time(damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    ['\\"', '"\\', '{"', "'{", '{"a":"', "[(" + "1" * 150, "{(" + "1.1" * 60 + ",", "[(" + "1 " * 90],
+)
+def test_brackets_and_quotes_without_end_take_linear_time(damage: str) -> None:
     start = time.process_time()
     assert train("tvg", damage * (60_000 // len(damage)), [3, 8]).accuracy == 0.0
     assert time.process_time() - start < 2.0

@@ -25,7 +25,11 @@ _BARE_TIME = re.compile(
 )
 _JSON_NUMBER = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?")
 _SEMICOLON = re.compile(r"(?<=[\d\]}]);")
-_TUPLE = re.compile(r"\(((?:\s{0,3}-?[\d.]{1,20}\s{0,3},?){1,8})\)")
+# digits are taken whole: a run of them has one reading, however long it is
+_NUMBER = r"-?[\d.]{1,20}+"
+_TUPLE = re.compile(
+    rf"\((\s{{0,3}}{_NUMBER}(?:(?:\s{{0,3}},\s{{0,3}}|\s{{1,3}}){_NUMBER}){{0,7}}\s{{0,3}},?\s{{0,3}})\)"
+)
 _MISSING_COMMA = re.compile(r"(?<=[\d.])\s{1,3}(?=[\d.])")
 _SECONDS = r"\d{1,9}(?::\d{1,2}){0,2}(?:\.\d{1,9})?\s?(?:s|sec|secs|seconds?)?"
 _BARE_RANGE = re.compile(rf"{_BEFORE}({_SECONDS}\s?(?:to|[-–—~])\s?{_SECONDS})(?=\s{{0,3}}[,\]}}])")
