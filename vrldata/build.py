@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REJECTED_FILE = "rejected.jsonl"
-SHOWN_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,9 @@ def decode_many(jobs: Iterable[DecodeJob], **limits: Any) -> Iterator[DecodeResu
         MissingExtraError: PyAV is not installed.
         DecodeError: no worker can be started.
     """
-    return _closing_results(open_pool(DecodeLimits(**limits)), iter(jobs))
+    checked = DecodeLimits(**limits)
+    _check_decoder()
+    return _results(checked, jobs)
 
 
 def open_pool(limits: DecodeLimits, *, start: int = 0, with_torch: bool = False) -> DecodePool:
@@ -100,13 +102,20 @@ def open_pool(limits: DecodeLimits, *, start: int = 0, with_torch: bool = False)
     Raises:
         MissingExtraError: PyAV is not installed.
     """
+    _check_decoder()
+    pool = DecodePool(limits, early=start, with_torch=with_torch)
+    pool.start()
+    return pool
+
+
+def _check_decoder() -> None:
     if importlib.util.find_spec("av") is None:
         raise missing_extra("PyAV", "build", "Decoding video")
-    return DecodePool(limits, start=min(start, limits.workers), with_torch=with_torch)
 
 
-def _closing_results(pool: DecodePool, jobs: Iterator[DecodeJob]) -> Iterator[DecodeResult]:
-    with contextlib.closing(pool):
+def _results(limits: DecodeLimits, jobs: Iterable[DecodeJob]) -> Iterator[DecodeResult]:
+    """The results of a pool of their own, opened when the first one is asked for."""
+    with contextlib.closing(open_pool(limits)) as pool:
         yield from pool.decode(jobs)
 
 
@@ -125,9 +134,9 @@ class _Task:
 class DecodePool(threading.Thread):
     """The thread that starts, feeds, watches and kills the workers; made by `open_pool`."""
 
-    def __init__(self, limits: DecodeLimits, *, start: int, with_torch: bool) -> None:
+    def __init__(self, limits: DecodeLimits, *, early: int, with_torch: bool) -> None:
         super().__init__(name="vrl-decode-pool", daemon=True)
-        self._limits, self._early, self._with_torch = limits, start, with_torch
+        self._limits, self._early, self._with_torch = limits, early, with_torch
         self._jobs: deque[DecodeJob] = deque()
         self._results: queue.Queue[tuple[DecodeResult | DecodeError, int]] = queue.Queue()
         self._tasks: dict[DecodeProcess, _Task | None] = {}
@@ -141,15 +150,10 @@ class DecodePool(threading.Thread):
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
 
-        if start:
-            self.start()
-
     # called by the consumer
 
     def decode(self, jobs: Iterable[DecodeJob]) -> Iterator[DecodeResult]:
         """See `decode_many`."""
-        if self.ident is None:
-            self.start()
         waiting = iter(jobs)
         unfinished, exhausted = 0, False
         while True:

@@ -156,9 +156,15 @@ def _rows_of_key(session: _Session, tree: dict[str, Any]) -> pa.Table | None:
     columns = columns_as_stored(tree, known)
     if columns is None or key[0] not in known:
         return None
-    rows = table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
+    rows = _with_key(table, columns, key)
     # columns of a result may be null, as with any other statement
     return rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
+
+
+def _with_key(table: lance.LanceDataset, columns: Sequence[str], key: tuple[str, str]) -> pa.Table:
+    """Rows whose key column, named first in `key`, has the value named second; an index finds them."""
+    name, value = key
+    return table.to_table(columns=list(columns), filter=f"{name} = {sql_text(value)}")
 
 
 def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource | None:
@@ -177,7 +183,7 @@ def _few_rows(session: _Session, tree: dict[str, Any]) -> pa.Table | TableSource
     columns = _columns_to_take(source.schema.names, tree)
     key = key_lookup(tree)
     if key is not None and key[0] in columns:
-        return table.to_table(columns=columns, filter=f"{key[0]} = {sql_text(key[1])}")
+        return _with_key(table, columns, key)
     positions = _positions(session, tree, source, columns)
     if positions is None:
         return None
