@@ -214,10 +214,12 @@ SCORING_KEYS = (
 def asking_values(deciding: Mapping[str, Any]) -> dict[str, Any]:
     """Of `deciding_values` what decides a response, by the names of the options, as JSON values.
 
-    A preset counts by its name alone: which of its values are overridden shows in the values.
+    A preset counts by its name alone: which of its values are overridden shows in the values. Where a served
+    model is reached does not count: it moves with the job that serves it.
     """
-    values = {name: value for name, value in deciding.items() if name not in SCORING_KEYS}
-    values["base_url"] = values.pop("server", "")
+    values = {
+        name: value for name, value in deciding.items() if name not in SCORING_KEYS and name != "server"
+    }
     values["preset"] = str(values.get("preset", "")).removesuffix("+")
     spec, drawing = values.pop("spec", {}), values.pop("generation", {})
     return dict(json.loads(json.dumps({**values, **spec, **drawing})))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import logging
 import platform
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from vrleval.journal import write_atomically
 from vrleval.loading import Loaded
 from vrleval.model import ModelFacts
 from vrleval.rows import SKIPPED
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "manifest.json"
 QUESTIONS_FILE = "questions.json"
@@ -110,6 +113,13 @@ def refuse_other_asking(folder: Path, config: RunConfig, facts: ModelFacts) -> N
     """
     held = read_manifest(folder) if has_manifest(folder) else {}
     changes = _changes(held, config, facts) if held.get("decides") else []
+    server = held.get("decides", {}).get("server")
+    if server and server != config.base_url and not changes:
+        logger.warning(
+            "the run went by %s before and goes on by %s: make sure that it serves the same model",
+            server,
+            config.base_url,
+        )
     if changes:
         raise ConfigError(
             f"--out {folder}: holds responses that were asked for otherwise: {'; '.join(changes)}; "

@@ -88,6 +88,15 @@ def test_limits_may_differ(values: dict[str, Any], data: str, tmp_path: Path) ->
     assert {one.status for one in result.predictions} == {"scored"}
 
 
+def test_a_run_goes_on_by_another_server_of_its_model_with_a_warning(
+    data: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(data, tmp_path / "out", max_samples=1)
+    result, num_asked = run(data, tmp_path / "out", base_url="http://localhost:10")
+    assert (num_asked, accuracy(result), len(result.predictions)) == (3, 0.25, 4)
+    assert "went by http://localhost:9 before" in caplog.text
+
+
 def test_other_weights_in_the_folder_of_the_model_are_refused(data: str, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
