@@ -16,6 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from vrldata.annotation_faults import RowFault
+from vrldata.annotation_fields import is_python_text
+from vrldata.tasks.boxes import parse_json_key
 from vrldata.tasks.choices import letter_options, read_gold, split_option
 from vrldata.tasks.reading import Record, UnreadableAnswerError, UnreadableGoldError
 from vrldata.tasks.scoring import check_answer
@@ -41,10 +43,12 @@ def read_options(value: Any, field: str | None, *, required: bool) -> tuple[str,
         RowFault: no options although the type needs them, or options that cannot be told apart.
     """
     if isinstance(value, str):
+        if is_python_text(value):
+            text = "a Python list as text: write JSON, with double quotes, as json.dumps does"
+            raise RowFault("bad_options", text, field=field, value=value)
         value = _options_in_text(value)
     if isinstance(value, Mapping):
-        given = {str(letter).strip(): text for letter, text in value.items() if text is not None or required}
-        value = [None if given[letter] is None else f"{letter}. {given[letter]}" for letter in sorted(given)]
+        value = _options_by_letter(value, required=required)
     if value is None:
         if required:
             raise RowFault(
@@ -61,6 +65,15 @@ def read_options(value: Any, field: str | None, *, required: bool) -> tuple[str,
     if required and (problem := _options_problem(options)):
         raise RowFault("bad_options", problem, field=field, value=list(options), show=bool(options))
     return options
+
+
+def _options_by_letter(options: Mapping[Any, Any], *, required: bool) -> list[str | None]:
+    """Options in the order of their letters or numbers, each behind its own, which it may have already."""
+    given = {str(letter).strip(): text for letter, text in options.items() if text is not None or required}
+    letters = sorted(given, key=lambda letter: (len(letter) if letter.isdigit() else 0, letter))
+    if all(isinstance(given[one], str) and split_option(given[one])[0] == one.upper() for one in letters):
+        return [given[letter] for letter in letters]
+    return [None if given[letter] is None else f"{letter}. {given[letter]}" for letter in letters]
 
 
 def _options_in_text(text: str) -> Any:
@@ -122,6 +135,8 @@ def read_answer(value: Any, field: str, problem_type: str, spelling: str, option
     reason = check_answer(problem_type, text, options)
     if reason is not None:
         raise RowFault("bad_answer", f"not readable as {problem_type}: {reason}", field=field, value=value)
+    if problem_type == "spatial_temporal_grounding":
+        _check_spans(json.dumps({"time": parse_json_key(text)["time"]}), field, value)
     return text
 
 

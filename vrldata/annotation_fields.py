@@ -5,7 +5,9 @@ The names cover the files of EasyVideoR1, OneThinker and Video-R1 as they are. V
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +37,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 
 _REPORTED = {"answer": "solution", "offline": "trajectory"}
 """Names under which `rejected.jsonl` lists a missing field that no row of the file spells."""
+_PYTHON_TEXT = re.compile(r"""\s*[\[{]\s*['"].*['"]\s*[\]}]\s*""", re.DOTALL)
 _FIELD_OF = {alias: field for field, aliases in ALIASES.items() for alias in aliases}
 
 
@@ -117,7 +120,7 @@ def pick(row: Mapping[str, Any], columns: Columns, field: str) -> tuple[str | No
     names = columns.names[field]
     for name in names:
         value = row[name]
-        if not (value is None or value == "" or value == []):
+        if not (value is None or is_nan(value) or value == "" or value == []):
             return name, value
     return (names[0], row[names[0]]) if names else (None, None)
 
@@ -169,6 +172,21 @@ def missing_hint(field: str, keys: Iterable[str]) -> str:
 def is_nan(value: Any) -> bool:
     """Whether `value` is the NaN that data frames write where a cell is empty."""
     return isinstance(value, float) and math.isnan(value)
+
+
+def is_python_text(text: str) -> bool:
+    """Whether a text is a Python list or dict as `str` writes it, such as a data frame's cell in a CSV file.
+
+    >>> is_python_text("['saw', 'drill']"), is_python_text('["saw", "drill"]'), is_python_text("[A] saw")
+    (True, False, False)
+    """
+    if not _PYTHON_TEXT.fullmatch(text):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def not_nan(value: Any) -> Any:

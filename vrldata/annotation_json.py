@@ -91,14 +91,15 @@ def decode_value(text: str, start: int = 0) -> tuple[Any, int, RowFault | None]:
 
 def _needs_a_look(text: str, start: int, end: int, value: Any) -> bool:
     brackets = text.count("{", start, end) + text.count("[", start, end)
-    if brackets > MAX_NESTING and _depth(value) > MAX_NESTING:
+    if brackets > MAX_NESTING and nesting(value) > MAX_NESTING:
         return True
     if text.find("\\u", start, end) >= 0 and _SURROGATE_ESCAPE.search(text, start, end):
         return bool(_LONE.search(json.dumps(value, ensure_ascii=False)))
     return not text.isascii() and _LONE.search(text, start, end) is not None
 
 
-def _depth(value: Any) -> int:
+def nesting(value: Any) -> int:
+    """Levels of lists and objects inside each other; 0 for a plain value."""
     deepest, level, inside = 0, 1, [value]
     while inside:
         inside = [

@@ -5,33 +5,41 @@ Large lists and lines are read piece by piece. Single values are the work of `an
 
 from __future__ import annotations
 
-import codecs
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vrldata.annotation_blocks import OpenFile
 from vrldata.annotation_faults import FileFault, Notify, RawRow, RowFault
 from vrldata.annotation_fields import FieldNames, pick
 from vrldata.annotation_json import JsonSyntaxError, decode_value
+from vrldata.annotation_json_text import BLANK, MAX_ROW_CHARS, JsonText
 
-DROP_CHARS = 1 << 20
-MAX_ROW_CHARS = 64 << 20
 MAX_DOCUMENT_CHARS = 1 << 30
 """Largest file that holds its rows inside one JSON object; arrays and lines have no limit."""
 
-_BLANK = re.compile(r"\s*")
 _COMMENT = re.compile(r"\s*(?://|#|/\*)")
 
+IsRow = Callable[[Mapping[str, Any]], bool]
 
-def json_rows(file: OpenFile, notify: Notify, names: FieldNames | None = None) -> Iterator[RawRow]:
+
+def json_rows(
+    file: OpenFile, notify: Notify, names: FieldNames | None = None, *, is_row: IsRow | None = None
+) -> Iterator[RawRow]:
     """Rows of a JSON array, of JSON Lines, of objects one after the other, or of one object around a list.
+
+    Args:
+        names: knows the columns that the user has mapped.
+        is_row: whether an object looks like a row rather than like a container of rows; by default, whether
+            it has fields of an annotation.
 
     Raises:
         FileFault: no rows, or text that is no JSON where the rest cannot be trusted.
     """
     names = names or FieldNames()
-    text = _Text(file)
+    is_row = is_row or functools.partial(is_annotation, names=names)
+    text = JsonText(file)
     if text.newline == "\r":
         notify("line_endings", "lines end with a bare carriage return (old Mac style); read as lines", None)
     start = text.skip_blanks(0)
@@ -39,78 +47,10 @@ def json_rows(file: OpenFile, notify: Notify, names: FieldNames | None = None) -
         raise FileFault("no_rows", "the file holds no rows, only blanks")
     if text.buffer[start] == "[":
         yield from _with_one_readable(_array_rows(text, start + 1))
-    elif text.buffer[start] == "{" and _spans_lines(text, start, names):
-        yield from _document_rows(text, start, notify, names)
+    elif text.buffer[start] == "{" and _spans_lines(text, start, is_row):
+        yield from _document_rows(text, start, notify, names, is_row)
     else:
         yield from _with_one_readable(_line_rows(text))
-
-
-class _Text:
-    """Decoded text that grows as it is needed, with the line number of its start."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._blocks = file.blocks
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self.buffer = ""
-        self.complete = False
-        self._counted, self._line = 0, 1
-        self.more()
-        self.buffer = self.buffer.removeprefix("\ufeff")
-        self.newline = "\r" if "\r" in self.buffer and "\n" not in self.buffer else "\n"
-
-    def more(self) -> bool:
-        """Read a further piece, as long as what is there, at least a block; whether there was one."""
-        wanted, pieces, size = len(self.buffer), [self.buffer], 0
-        while not self.complete and size <= wanted:
-            block = next(self._blocks, None)
-            self.complete = block is None
-            piece = self._decoder.decode(block or b"", final=self.complete)
-            pieces.append(piece)
-            size += len(piece)
-        self.buffer = "".join(pieces)
-        return size > 0
-
-    def drop_before(self, offset: int) -> int:
-        """Forget text before `offset` where that pays; the offset in what is left."""
-        if offset < DROP_CHARS:
-            return offset
-        self.line_at(offset)
-        self.buffer = self.buffer[offset:]
-        self._counted = 0
-        return 0
-
-    def line_at(self, offset: int) -> int:
-        """Line number of an offset; counted on from the last one that was asked for."""
-        if offset < self._counted:
-            return self._line - self.buffer.count(self.newline, offset, self._counted)
-        self._line += self.buffer.count(self.newline, self._counted, offset)
-        self._counted = offset
-        return self._line
-
-    def skip_blanks(self, offset: int) -> int | None:
-        """The offset of the next character that is no blank; None at the end of the file."""
-        while True:
-            found = _BLANK.match(self.buffer, offset)
-            offset = found.end() if found else offset
-            if offset < len(self.buffer):
-                return offset
-            if not self.more():
-                return None
-
-    def value(self, offset: int) -> tuple[Any, int, RowFault | None]:
-        """The JSON value at `offset`; reads on while it is not complete."""
-        while True:
-            try:
-                return decode_value(self.buffer, offset)
-            except JsonSyntaxError as error:
-                if len(self.buffer) - offset > MAX_ROW_CHARS:
-                    raise FileFault(
-                        "too_large",
-                        f"a value is longer than {MAX_ROW_CHARS >> 20} MiB, or is never closed",
-                        line=self.line_at(offset),
-                    ) from error
-                if not error.incomplete or not self.more():
-                    raise
 
 
 def _with_one_readable(rows: Iterator[RawRow]) -> Iterator[RawRow]:
@@ -136,7 +76,7 @@ def _with_one_readable(rows: Iterator[RawRow]) -> Iterator[RawRow]:
         )
 
 
-def _array_rows(text: _Text, offset: int) -> Iterator[RawRow]:
+def _array_rows(text: JsonText, offset: int) -> Iterator[RawRow]:
     index = 0
     following = text.skip_blanks(offset)
     if following is not None and text.buffer[following] == "]":
@@ -162,7 +102,7 @@ def _array_rows(text: _Text, offset: int) -> Iterator[RawRow]:
             return
 
 
-def _after_item(text: _Text, end: int) -> int:
+def _after_item(text: JsonText, end: int) -> int:
     """The offset behind the comma after an item; -1 when the list is closed."""
     place = text.skip_blanks(end)
     if place is None:
@@ -180,7 +120,7 @@ def _after_item(text: _Text, end: int) -> int:
     return place + 1
 
 
-def _refuse_rest(text: _Text, offset: int) -> None:
+def _refuse_rest(text: JsonText, offset: int) -> None:
     place = text.skip_blanks(offset)
     if place is not None:
         raise FileFault(
@@ -190,7 +130,7 @@ def _refuse_rest(text: _Text, offset: int) -> None:
         )
 
 
-def _syntax_fault(text: _Text, error: JsonSyntaxError, index: int) -> FileFault:
+def _syntax_fault(text: JsonText, error: JsonSyntaxError, index: int) -> FileFault:
     line = text.line_at(error.offset)
     if error.incomplete:
         return FileFault(
@@ -221,7 +161,7 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _line_rows(text: _Text) -> Iterator[RawRow]:
+def _line_rows(text: JsonText) -> Iterator[RawRow]:
     index = 0
     for line, content, last in _lines(text):
         if not content.strip():
@@ -234,7 +174,7 @@ def _line_rows(text: _Text) -> Iterator[RawRow]:
         yield row
 
 
-def _lines(text: _Text) -> Iterator[tuple[int, str, bool]]:
+def _lines(text: JsonText) -> Iterator[tuple[int, str, bool]]:
     number, start = 1, 0
     while True:
         end = text.buffer.find(text.newline, start)
@@ -272,7 +212,9 @@ def _bad_line(content: str, error: JsonSyntaxError, line: int, index: int, last:
         fault = RowFault("not_json", "not JSON: a comment; JSON has none, remove it", value=content.strip())
         return RawRow(line=line, row=None, fields={}, fault=fault)
     text = error.text
-    if error.incomplete:
+    if not content.strip("\0 \t\r"):
+        text = "not JSON: NUL bytes; the file was perhaps not written to its end, copy it again"
+    elif error.incomplete:
         where = (
             "the last line is incomplete, the writer was perhaps stopped"
             if last
@@ -284,7 +226,7 @@ def _bad_line(content: str, error: JsonSyntaxError, line: int, index: int, last:
     return RawRow(line=line, row=index, fields={}, fault=RowFault("not_json", text, value=content.strip()))
 
 
-def _spans_lines(text: _Text, start: int, names: FieldNames) -> bool:
+def _spans_lines(text: JsonText, start: int, is_row: IsRow) -> bool:
     """Whether a file that begins with an object is one document rather than a row a line."""
     end = text.buffer.find(text.newline, start)
     line = text.buffer[start : end if end >= 0 else len(text.buffer)]
@@ -303,11 +245,11 @@ def _spans_lines(text: _Text, start: int, names: FieldNames) -> bool:
         return True
     # a complete object in the first line: a document when it is all there is and does not look like a row
     only = end < 0 or (text.complete and not text.buffer[end:].strip())
-    return only and isinstance(value, dict) and not is_row(value, names)
+    return only and isinstance(value, dict) and not is_row(value)
 
 
-def is_row(value: Mapping[str, Any], names: FieldNames) -> bool:
-    """Whether an object looks like a row rather than like a container of rows."""
+def is_annotation(value: Mapping[str, Any], *, names: FieldNames) -> bool:
+    """Whether an object looks like an annotation rather than like a container of them."""
     found = names.columns(value).names
     named = any(found[field] for field in ("problem", "answer", "problem_type")) or "messages" in value
     return named and not _num_column_rows(value, names)
@@ -321,7 +263,9 @@ def _num_column_rows(value: Mapping[str, Any], names: FieldNames) -> int:
     return len(problem) if alike and len(problem) == len(answer) else 0
 
 
-def _document_rows(text: _Text, start: int, notify: Notify, names: FieldNames) -> Iterator[RawRow]:
+def _document_rows(
+    text: JsonText, start: int, notify: Notify, names: FieldNames, is_row: IsRow
+) -> Iterator[RawRow]:
     """Rows of a file whose objects span lines: rows one after the other, or one object that holds them."""
     while text.more():
         if len(text.buffer) > MAX_DOCUMENT_CHARS:
@@ -336,19 +280,23 @@ def _document_rows(text: _Text, start: int, notify: Notify, names: FieldNames) -
         except JsonSyntaxError as error:
             raise _syntax_fault(text, error, index) from error
         following = text.skip_blanks(end)
-        if index == 0 and following is None and isinstance(value, dict) and not is_row(value, names):
+        if index == 0 and following is None and isinstance(value, dict) and not is_row(value):
             num_rows = _num_column_rows(value, names)
             if num_rows:
                 found = f"one object of columns with {num_rows} rows: write rows (pandas: orient='records')"
                 line = text.line_at(place)
                 raise FileFault("not_a_list", f"expected a list of rows, found {found}", line=line)
+            if fault is not None and fault.reason == "nested_too_deep":
+                raise FileFault(fault.reason, fault.text, line=text.line_at(place), field=fault.field)
             yield from _wrapped_rows(text, place, value, notify)
             return
         yield _row_of(value, fault, text.line_at(place), index)
         index, place = index + 1, following
 
 
-def _wrapped_rows(text: _Text, start: int, document: Mapping[str, Any], notify: Notify) -> Iterator[RawRow]:
+def _wrapped_rows(
+    text: JsonText, start: int, document: Mapping[str, Any], notify: Notify
+) -> Iterator[RawRow]:
     lists = [
         name
         for name, value in document.items()
@@ -370,6 +318,9 @@ def _wrapped_rows(text: _Text, start: int, document: Mapping[str, Any], notify: 
             yield _row_of(value, fault, text.line_at(place), index)
             offset = (text.skip_blanks(end) or end) + 1
         return
+    empty = next((name for name, value in document.items() if value == []), None)
+    if not lists and empty is not None:
+        raise FileFault("no_rows", f"no rows: the list under the key {empty!r} is empty", line=line)
     if len(lists) > 1:
         found = f"an object with lists of rows under several keys: {', '.join(map(repr, lists[:5]))}"
     elif document and all(isinstance(value, dict) for value in document.values()):
@@ -390,7 +341,7 @@ def _member_offset(text: str, start: int, name: str) -> int:
         key_start = text.index('"', place)
         key, place, _ = decode_value(text, key_start)
         value_start = text.index(":", place) + 1
-        found = _BLANK.match(text, value_start)
+        found = BLANK.match(text, value_start)
         value_start = found.end() if found else value_start
         if key == name:
             return value_start

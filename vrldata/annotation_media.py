@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vrldata.annotation_faults import RowFault
+from vrldata.annotation_fields import is_python_text
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:,[^:]*)?:")
 _DRIVE = re.compile(r"[A-Za-z]:(?:[\\/]|$)")
@@ -80,6 +81,9 @@ def media_paths(value: Any, field: str, root: MediaRoot) -> tuple[str, ...]:
         return ()
     if isinstance(value, str) and value[:1] == "[":
         # a file name may begin with a bracket
+        if is_python_text(value):
+            text = "a Python list as text: write JSON, with double quotes, as json.dumps does"
+            raise RowFault("bad_media_path", text, field=field, value=value)
         with contextlib.suppress(ValueError):
             value = json.loads(value)
     items = value if isinstance(value, list | tuple) else [value]
@@ -93,6 +97,9 @@ def _path_text(item: Any, field: str, whole: Any) -> str:
             raise RowFault(
                 "embedded_media", "holds the media itself, not a path: save it as a file", field=field
             )
+        if not given and not any(key in item for key in _PATH_KEYS):
+            text = f"an object that names no path: expected a text, or one of {', '.join(_PATH_KEYS)}"
+            raise RowFault("bad_media_path", text, field=field, value=whole)
         item = given[0] if given else None
     if item is None:
         raise RowFault("no_media", "a path is null", field=field, value=whole)
@@ -202,8 +209,13 @@ def existing(path: str, field: str, root: MediaRoot) -> Path:
         RowFault: there is none, or something that is no file.
     """
     file = Path(root.absolute(path))
-    if file.is_file():
-        return file
+    try:
+        if file.is_file():
+            return file
+    except OSError as error:
+        # a name that is too long, or a folder that may not be entered
+        text = f"cannot be looked up: {error.strerror or error}"
+        raise RowFault("media_not_found", text, field=field, value=path) from error
     if os.path.lexists(file):
         kind = "a directory" if file.is_dir() else "a pipe or a device"
         if not file.exists():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vrldata.annotation_faults import RowFault
 from vrldata.annotation_fields import Columns, not_nan, pick, reported_name
+
+LOG_PROB_ROUNDING = 0.01
+"""How far rounding may take the log-probability of a certain token above 0."""
 
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
@@ -49,14 +52,16 @@ def read_offline(row: Mapping[str, Any], columns: Columns) -> Offline:
             raise no_trajectory(state, name)
         return Offline(state=state, field=name)
     responses = _responses(value, name)
-    log_probs = _numbers(row, columns, "offline_log_probs")
-    return Offline(
-        state="given",
-        field=name,
-        responses=responses,
-        log_probs=log_probs if len(responses) == 1 else None,
-        reward=_number(row, columns, "offline_reward"),
-    )
+    log_probs = _log_probs(row, columns)
+    reward = _number(row, columns, "offline_reward")
+    for key, found in (("offline_log_probs", log_probs), ("offline_reward", reward)):
+        if found is not None and len(responses) > 1:
+            raise RowFault(
+                "one_value_of_many",
+                f"belongs to one response, but the row holds {len(responses)}: give each its own row",
+                field=pick(row, columns, key)[0],
+            )
+    return Offline(state="given", field=name, responses=responses, log_probs=log_probs, reward=reward)
 
 
 def no_trajectory(state: str, field: str) -> RowFault:
@@ -99,6 +104,21 @@ def _responses(value: Any, field: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
+def check_log_probs(log_probs: Sequence[float], field: str | None) -> None:
+    """Refuse log-probabilities above 0, which are no logarithms of probabilities.
+
+    Raises:
+        RowFault: one lies above 0 by more than rounding explains.
+    """
+    if max(log_probs, default=0.0) > LOG_PROB_ROUNDING:
+        raise RowFault(
+            "bad_field",
+            "log-probabilities above 0: expected natural logarithms, not probabilities",
+            field=field,
+            value=list(log_probs),
+        )
+
+
 def _number(row: Mapping[str, Any], columns: Columns, name: str) -> float | None:
     field, value = pick(row, columns, name)
     value = not_nan(value)
@@ -114,12 +134,13 @@ def _number(row: Mapping[str, Any], columns: Columns, name: str) -> float | None
     return float(value)
 
 
-def _numbers(row: Mapping[str, Any], columns: Columns, name: str) -> tuple[float, ...] | None:
-    field, value = pick(row, columns, name)
+def _log_probs(row: Mapping[str, Any], columns: Columns) -> tuple[float, ...] | None:
+    field, value = pick(row, columns, "offline_log_probs")
     if value is None or value == [] or value == "":
         return None
     if not isinstance(value, list | tuple) or not all(
         isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item) for item in value
     ):
         raise RowFault("bad_field", "expected a list of finite numbers", field=field, value=value)
+    check_log_probs(value, field)
     return tuple(float(item) for item in value)

@@ -137,7 +137,9 @@ def _problem_type(
     if name is None:
         raise _missing("problem_type", row, columns)
     if not isinstance(value, str) or not value.strip():
-        raise RowFault("unknown_problem_type", "expected the name of a problem type", field=name, value=value)
+        state = "null: " if value is None or is_nan(value) else "empty: " if isinstance(value, str) else ""
+        text = f"{state}expected the name of a problem type"
+        raise RowFault("unknown_problem_type", text, field=name, value=value)
     try:
         canonical = resolved_type(value, settings.on_unknown_type)
     except TaskError as error:

@@ -193,16 +193,42 @@ def _table_rows(present: Sequence[str], batches: Iterator[Any], names: FieldName
     columns = (names or FieldNames()).columns(present)
     index = 0
     for batch in batches:
-        for fields in batch.to_pylist(maps_as_pydicts="lossy"):
-            fault = None
+        for fields, fault in batch_rows(batch, maps_as_pydicts="lossy"):
             try:
-                _mend_fields(fields, columns)
+                if fault is None:
+                    _mend_fields(fields, columns)
             except RowFault as found:
                 fault = found
             yield RawRow(line=None, row=index, fields=fields, fault=fault)
             index += 1
     if not index:
         raise FileFault("no_rows", "the file holds no rows")
+
+
+def batch_rows(batch: Any, **options: Any) -> Iterator[tuple[dict[str, Any], RowFault | None]]:
+    """The rows of a record batch, each with the fault of a value that Python cannot hold.
+
+    Args:
+        options: of `to_pylist`.
+    """
+    try:
+        rows = batch.to_pylist(**options)
+    except (ValueError, OverflowError):
+        rows = None
+    if rows is not None:
+        yield from ((fields, None) for fields in rows)
+        return
+    # bytes that are no UTF-8 in a column of text, a time beyond the year 9999: only their rows are lost
+    for index in range(batch.num_rows):
+        fields, fault = {}, None
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                fields[name] = column.slice(index, 1).to_pylist(**options)[0]
+            except UnicodeDecodeError:
+                fault = RowFault("not_utf8", "the bytes are not UTF-8", field=name)
+            except (ValueError, OverflowError) as error:
+                fault = RowFault("bad_field", f"a value that cannot be read: {error}", field=name)
+        yield fields, fault
 
 
 def _mend_fields(fields: dict[str, Any], columns: Columns) -> None:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from vrldata.annotation_faults import (
 from vrldata.annotation_fields import FieldNames
 from vrldata.annotation_files import is_annotation_name, read_rows
 from vrldata.annotation_media import MediaRoot
+from vrldata.annotation_objects import Sources, listed_sources, object_rows
 from vrldata.annotation_offline import Offline, no_trajectory
 from vrldata.annotation_rows import SKIPPED, RowSettings, read_sample, stored_id
 from vrldata.errors import AnnotationError, TaskError
@@ -92,7 +93,7 @@ class Annotations:
 
 
 def read_annotations(
-    sources: Sequence[str | Path | Mapping[str, Any]],
+    sources: Sources,
     *,
     field_map: Mapping[str, str] | None = None,
     video_root: str | Path | None = None,
@@ -106,7 +107,8 @@ def read_annotations(
 
     Args:
         sources: paths and patterns of JSON, JSON Lines, CSV and Parquet files, each also in gzip or zstd;
-            folders of them or of a saved data set; `org/name` of one on the Hub; rows as mappings.
+            folders of them or of a saved data set; `org/name` of one on the Hub; rows as mappings. One of
+            these, or any number.
         field_map: field to column, for columns that no accepted name covers.
         video_root: media paths are relative to it and must stay inside. None: relative to the annotation
             file, and inside its parent folder.
@@ -135,13 +137,13 @@ def read_annotations(
         require_trajectories=require_trajectories,
         on_unknown_type=on_unknown_type,
     )
-    given_rows = [source for source in sources if isinstance(source, Mapping)]
-    for source in sources:
+    listed = listed_sources(sources)
+    given_rows = [source for source in listed if isinstance(source, Mapping)]
+    for source in listed:
         if not isinstance(source, Mapping):
             _read_source(reader, source)
     if given_rows:
-        rows = (RawRow(line=None, row=index, fields=row) for index, row in enumerate(given_rows))
-        reader.read(ROWS, "rows", Path.cwd(), rows)
+        reader.read(ROWS, "rows", Path.cwd(), object_rows(given_rows))
     return reader.found
 
 
@@ -158,7 +160,10 @@ def _read_source(reader: _Reader, source: str | Path) -> None:
     if path.is_dir() and is_saved_dataset(path):
         _read_splits(reader, str(source), path.name, path, load_splits(path), dataset_rows)
     elif path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and is_annotation_name(file))
+        try:
+            files = sorted(file for file in path.rglob("*") if is_annotation_name(file) and file.is_file())
+        except OSError as error:
+            raise AnnotationError(f"{source}: cannot be searched: {error}") from error
         if not files:
             raise AnnotationError(f"{source}: the folder holds no .json, .jsonl, .csv or .parquet file")
         for file in files:

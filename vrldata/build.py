@@ -28,6 +28,7 @@ from vrldata.types import Trajectory
 
 if TYPE_CHECKING:
     from vrldata.annotation_faults import Rejection
+    from vrldata.annotation_objects import Sources
     from vrldata.annotations import OfflineResponse
     from vrldata.build_plan import FailedClip
     from vrldata.dataset import Dataset
@@ -92,7 +93,7 @@ class BuildReport:
 
 def build_dataset(
     dataset: Dataset,
-    rows: str | Path | Iterable[str | Path | Mapping[str, Any]],
+    rows: Sources,
     *,
     video_root: str | Path,
     spec: SamplingSpec | None = None,
@@ -133,9 +134,8 @@ def build_dataset(
     settings = _options({"codec": spec.codec, **options})
     chooser = CodecChooser(settings.codec, settings.budget_bytes)
     root = _existing_folder(video_root)
-    sources = [rows] if isinstance(rows, str | Path) else list(rows)
     read = read_annotations(
-        sources,
+        rows,
         video_root=root,
         field_map=field_map,
         default_split=split,

@@ -911,3 +911,112 @@ def test_a_table_that_names_a_column_twice_is_refused(tmp_path: Path) -> None:
 def test_another_delimiter_is_named(tmp_path: Path, sign: str) -> None:
     found = read(tmp_path, sign.join(["problem", "solution"]) + "\n" + sign.join(["q", "3"]) + "\n", "a.csv")
     assert f"the delimiter is {sign!r}" in rejection(found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("options", "['A. saw', 'B. drill']"),
+        ("options", "['A. saw' 'B. drill']"),
+        ("options", "{'A': 'saw', 'B': 'drill'}"),
+        ("options", """["A. a carpenter's saw", 'B. drill']"""),
+        ("path", "['videos/a.mp4']"),
+    ],
+)
+def test_a_python_list_in_a_cell_is_named_with_the_way_out(tmp_path: Path, field: str, value: str) -> None:
+    table = io.StringIO()
+    row = {**ROW, "options": json.dumps(ROW["options"]), field: value}
+    writer = csv.DictWriter(table, list(row))
+    writer.writeheader()
+    writer.writerow(row)
+    found = read(tmp_path, table.getvalue(), "rows.csv")
+    assert "Python list as text: write JSON" in rejection(found)
+    assert found.rejected[0].field == field
+
+
+def test_letters_before_the_texts_of_an_object_are_not_doubled() -> None:
+    assert read_row(options={"B": "B. drill", "A": "A. saw"}).samples[0].options == ("A. saw", "B. drill")
+
+
+def test_options_by_number_keep_the_order_of_the_numbers() -> None:
+    given = {str(number): f"tool {number}" for number in range(1, 12)}
+    found = read_row(options=given, solution="J")
+    assert found.samples[0].options[9] == "10. tool 10"
+
+
+@pytest.mark.parametrize(("value", "word"), [(None, "null"), (" ", "empty"), (3, "expected the name")])
+def test_a_row_without_a_problem_type_says_what_it_has_instead(value: Any, word: str) -> None:
+    assert word in rejection(read_annotations([{**ROW, "problem_type": value}], video_root="/media"))
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [([5, 2], "lies before the start"), ([-1, 2], "negative"), (["0:05", "0:02"], "before")],
+)
+def test_a_tube_with_a_reversed_or_negative_span_is_rejected(time: list[Any], words: str) -> None:
+    answer = {"time": time, "boxes": {"1": [1, 2, 3, 4]}}
+    found = read_row(problem_type="spatial-temporal grounding", options=..., solution=answer)
+    assert words in rejection(found)
+
+
+def test_an_object_that_names_no_path_is_told_what_it_may_name() -> None:
+    assert "path, video, image" in rejection(read_row(path=..., videos=[{"a": "x.mp4"}]))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"data": [], "version": 2}', "no rows: the list under the key 'data' is empty"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, "nested"),
+        ("\x00" * 600, "NUL bytes"),
+    ],
+)
+def test_a_file_without_rows_says_why(tmp_path: Path, content: str, words: str) -> None:
+    assert words in rejection(read(tmp_path, content, "a.json"))
+
+
+def test_zeros_after_the_last_row_cost_no_row_before_them(tmp_path: Path) -> None:
+    found = read(tmp_path, lines(rows(2)) + "\x00" * 512)
+    assert len(found.samples) == 2
+    assert "NUL bytes" in found.rejected[0].message
+
+
+def test_a_path_that_the_system_cannot_look_up_costs_only_its_row(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"x")
+    content = lines([{**ROW, "path": "a" * 300 + ".mp4"}, {**ROW, "path": "a.mp4", "problem_id": 2}])
+    found = read(tmp_path, content, check_media=True)
+    assert [sample.videos for sample in found.samples] == [("a.mp4",)]
+    assert "cannot be looked up: File name too long" in found.rejected[0].message
+
+
+@pytest.mark.parametrize("name", ["offline_log_probs", "offline_reward"])
+def test_a_value_of_one_response_does_not_count_for_several(name: str) -> None:
+    value = [-0.5] if name == "offline_log_probs" else 1.0
+    found = read_row(offline_output=["one", "two"], **{name: value})
+    assert "belongs to one response, but the row holds 2" in rejection(found)
+    assert found.rejected[0].field == name
+
+
+def test_probabilities_are_no_log_probabilities() -> None:
+    assert "above 0" in rejection(read_row(offline_output="one", offline_log_probs=[0.9, 0.2]))
+
+
+def column_with_a_bad_value(kind: str) -> pyarrow.Array:
+    """Two values, the first of which Python cannot hold."""
+    if kind == "text":
+        offsets, data = (
+            pyarrow.array([0, 2, 4], pyarrow.int32()).buffers()[1],
+            pyarrow.py_buffer(b"\xff\xfeok"),
+        )
+        return pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, data])
+    type_ = pyarrow.timestamp("us") if kind == "timestamp" else pyarrow.duration("s")
+    return pyarrow.array([10**18, 1], pyarrow.int64()).cast(type_)
+
+
+@pytest.mark.parametrize("kind", ["text", "timestamp", "duration"])
+def test_a_table_value_that_cannot_be_read_costs_only_its_row(tmp_path: Path, kind: str) -> None:
+    table = pyarrow.Table.from_pylist(rows(2)).append_column("note", column_with_a_bad_value(kind))
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    found = read_annotations([tmp_path / "rows.parquet"], video_root=tmp_path)
+    assert [sample.sample_id for sample in found.samples] == ["rows/1"]
+    assert [(one.row, one.field) for one in found.rejected] == [(0, "note")]
