@@ -5,6 +5,7 @@ What the rows hold is the work of `trajectory_rows`.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import io
 import json
@@ -37,25 +38,40 @@ def read_rows(path: Path) -> Iterator[RawRow]:
                 yield from _parquet_rows(path)
             elif is_csv(file):
                 yield from _csv_rows(file)
-            elif file.head.lstrip()[:1] == b"[":
+            elif not _is_row_a_line(file.head):
                 from vrldata.annotation_json_files import json_rows
 
-                yield from json_rows(file, lambda reason, text, line: None)
+                yield from json_rows(file, lambda reason, text, line: None, is_row=_is_row)
             else:
                 yield from _json_lines(io.BufferedReader(BlockReader(file.blocks)))  # type: ignore[type-var]
     except OSError as error:
         raise FileFault("unreadable_file", f"cannot be read: {error.strerror or error}") from error
 
 
+def _is_row_a_line(head: bytes) -> bool:
+    """Whether a file is JSON Lines: no list, no objects over several lines, no lines of old Macs."""
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    line, end, _ = text.partition(b"\n")
+    is_old_mac = not end and b"\r" in line.strip()
+    return text[:1] != b"[" and line.strip() != b"{" and not is_old_mac
+
+
+def _is_row(value: Mapping[str, Any]) -> bool:
+    names = {str(key).strip().casefold() for key in value}
+    return bool(names & {*ALIASES["sample_id"], *ALIASES["response"]})
+
+
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from vrldata.annotation_tables import batch_rows
+
     try:
         index = 0
         for batch in pq.ParquetFile(path).iter_batches(batch_size=4096):
-            for fields in batch.to_pylist():
-                yield RawRow(line=None, row=index, fields=fields)
+            for fields, fault in batch_rows(batch):
+                yield RawRow(line=None, row=index, fields=fields, fault=fault)
                 index += 1
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
@@ -116,11 +132,21 @@ def _json_lines(lines: Any) -> Iterator[RawRow]:
         fields, fault = _json_object(line)
         yield RawRow(line=number, row=index, fields=fields, fault=fault)
         index += 1
+    if not index:
+        raise FileFault("no_rows", "the file holds no rows, only blanks")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        twice = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return made
 
 
 def _json_object(line: bytes) -> tuple[dict[str, Any], RowFault | None]:
     try:
-        value = json.loads(line)
+        value = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         return {}, RowFault("bad_json", f"the line is no JSON: {error}")
     if not isinstance(value, dict):

@@ -9,11 +9,15 @@ import dataclasses
 import json
 import math
 import reprlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vrldata.annotation_answers import plain_number
 from vrldata.annotation_faults import RawRow, RowFault
+from vrldata.annotation_json import MAX_NESTING, nesting
+from vrldata.annotation_offline import check_log_probs
 from vrldata.annotation_rows import jsonable
 from vrldata.errors import AnnotationError, nearest
 from vrldata.types import Sample, Trajectory
@@ -141,6 +145,9 @@ def _plain(value: Any) -> Any:
 
 def _trajectory(keys: Mapping[str, str], values: Mapping[str, Any], extra: Mapping[str, Any]) -> Trajectory:
     reward = _number(keys, values, "reward")
+    token_ids = _numbers(keys, values, "token_ids", whole=True)
+    log_probs = _numbers(keys, values, "log_probs", whole=False)
+    _check_tokens(keys, token_ids, log_probs)
     return Trajectory(
         trajectory_id=_text(keys, values, "trajectory_id"),
         sample_id=_text(keys, values, "sample_id"),
@@ -156,10 +163,25 @@ def _trajectory(keys: Mapping[str, str], values: Mapping[str, Any], extra: Mappi
         status=_text(keys, values, "status"),
         num_tokens=_whole(keys, values, "num_tokens"),
         finish_reason=_text(keys, values, "finish_reason"),
-        token_ids=_numbers(keys, values, "token_ids", whole=True),
-        log_probs=_numbers(keys, values, "log_probs", whole=False),
+        token_ids=token_ids,
+        log_probs=log_probs,
         extra=extra,
     )
+
+
+def _check_tokens(
+    keys: Mapping[str, str], token_ids: tuple[int, ...] | None, log_probs: tuple[float, ...] | None
+) -> None:
+    """Raises RowFault for values that cannot belong to the tokens of one response."""
+    if min(token_ids or (), default=0) < 0:
+        raise RowFault("bad_field", "a negative token id", field=keys["token_ids"], value=token_ids)
+    check_log_probs(log_probs or (), keys.get("log_probs"))
+    if token_ids is not None and log_probs is not None and len(token_ids) != len(log_probs):
+        raise RowFault(
+            "bad_field",
+            f"{len(log_probs)} log-probabilities for {len(token_ids)} token ids",
+            field=keys["log_probs"],
+        )
 
 
 def _source(keys: Mapping[str, str], values: Mapping[str, Any], default: str) -> str:
@@ -183,7 +205,14 @@ def _extra(keys: Mapping[str, str], values: Mapping[str, Any], row: Mapping[str,
         given = {"extra": given}
     known = {*keys.values(), *NOT_TAKEN}
     extra = {**(given or {}), **{key: value for key, value in row.items() if key not in known}}
-    extra = {str(key): jsonable(value) for key, value in extra.items()}
+    try:
+        extra = {str(key): jsonable(value) for key, value in extra.items()}
+        levels = nesting(extra)
+    except RecursionError:
+        levels = sys.getrecursionlimit()
+    if levels > MAX_NESTING:
+        text = f"nested deeper than the {MAX_NESTING} levels of depth that are allowed"
+        raise RowFault("nested_too_deep", text, field="extra")
     _check_text(json.dumps(extra, ensure_ascii=False), "extra")
     return extra
 
@@ -221,7 +250,7 @@ def _sample_id(
     given = values.get("sample_id")
     if given is None:
         raise RowFault("missing_field", "names no sample: add sample_id", field=keys.get("sample_id"))
-    name = str(given)
+    name = plain_number(given)
     if name in samples:
         return name
     found = names.get(name, "")
@@ -282,7 +311,7 @@ def _number(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> fl
         return None
     try:
         number = float(value) if not isinstance(value, (list, dict)) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < _LARGEST_FLOAT32:
         raise RowFault("bad_field", "expected a finite number", field=keys[name], value=value)
@@ -295,6 +324,8 @@ def _whole(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> int
         return 0
     if not number.is_integer() or abs(number) >= _LARGEST[name]:
         raise RowFault("bad_field", "expected a whole number", field=keys[name], value=values[name])
+    if name == "num_tokens" and number < 0:
+        raise RowFault("bad_field", "expected a number from 0 on", field=keys[name], value=values[name])
     return int(number)
 
 
@@ -306,7 +337,7 @@ def _rewards(keys: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, fl
     pairs = given.items() if isinstance(given, Mapping) else given
     try:
         found = {str(name): float(value) for name, value in pairs}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = {"": math.nan}
     if not all(abs(value) < _LARGEST_FLOAT32 for value in found.values()):
         raise RowFault("bad_field", "expected an object of numbers", field=keys["rewards"], value=given)

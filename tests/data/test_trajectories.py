@@ -186,6 +186,13 @@ def test_trajectories_written_by_a_query_come_back(
     assert list(other.iter_trajectories()) == list(dataset.iter_trajectories())
 
 
+def nested(levels: int) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for _ in range(levels):
+        made = {"inside": made}
+    return made
+
+
 @pytest.mark.parametrize(
     ("row", "reason", "field"),
     [
@@ -209,6 +216,18 @@ def test_trajectories_written_by_a_query_come_back(
         ({"sample_id": "train/q0", "response": "x", "token_ids": "1 2"}, "bad_field", "token_ids"),
         ({"sample_id": "train/q0", "response": "x", "rewards": [1]}, "bad_field", "rewards"),
         ({"sample_id": "train/q0", "responses": ["x", "y"], "reward": 1}, "one_value_of_many", "reward"),
+        ({"sample_id": "train/q0", "response": "x", "reward": 10**400}, "bad_field", "reward"),
+        ({"sample_id": "train/q0", "response": "x", "step": 10**400}, "bad_field", "step"),
+        ({"sample_id": "train/q0", "response": "x", "rewards": {"a": 10**400}}, "bad_field", "rewards"),
+        ({"sample_id": "train/q0", "response": "x", "num_tokens": -1}, "bad_field", "num_tokens"),
+        ({"sample_id": "train/q0", "response": "x", "token_ids": [-1]}, "bad_field", "token_ids"),
+        ({"sample_id": "train/q0", "response": "x", "log_probs": [0.9]}, "bad_field", "log_probs"),
+        (
+            {"sample_id": "train/q0", "response": "x", "token_ids": [1, 2], "log_probs": [-1.0]},
+            "bad_field",
+            "log_probs",
+        ),
+        ({"sample_id": "train/q0", "response": "x", "note": nested(400)}, "nested_too_deep", "extra"),
         ("no row", None, None),
     ],
 )
@@ -225,6 +244,55 @@ def test_a_bad_row_costs_only_itself(
     assert list(by_response(dataset)) == ["good"]
     listed = [json.loads(line) for line in Path(str(report.rejected_file)).read_text().splitlines()]
     assert [one["message"] for one in listed] == [rejection.message]
+
+
+def test_a_key_that_stands_twice_is_a_fault_of_its_row(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text('{"sample_id": "train/q0", "response": "x", "response": "y"}\n')
+    [rejection] = import_trajectories(dataset, [file]).rejected
+    assert "the key 'response' stands twice" in rejection.message
+
+
+def test_an_id_that_a_data_frame_made_a_float_is_found(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    merge_rows(
+        dataset,
+        "samples",
+        [sample_to_row(Sample(sample_id="val/7", problem="?", answer="A", problem_type="ocr"))],
+    )
+    report = import_trajectories(dataset, [write_jsonl(tmp_path / "r.jsonl", {"id": 7.0, "response": "x"})])
+    assert report.added == 1
+
+
+@pytest.mark.parametrize("layout", ["objects over lines", "old Mac lines", "rows under a key"])
+def test_responses_in_any_layout_of_json(dataset: vrldata.Dataset, tmp_path: Path, layout: str) -> None:
+    given = [{"sample_id": "train/q0", "response": "x"}, {"sample_id": "train/q1", "response": "y"}]
+    text = {
+        "objects over lines": "\n".join(json.dumps(row, indent=1) for row in given),
+        "old Mac lines": "".join(json.dumps(row) + "\r" for row in given),
+        "rows under a key": json.dumps({"data": given}, indent=1),
+    }[layout]
+    file = tmp_path / "r.json"
+    file.write_bytes(text.encode())
+    assert import_trajectories(dataset, [file]).rejected == ()
+    assert set(by_response(dataset)) == {"x", "y"}
+
+
+def test_a_file_of_blank_lines_holds_no_rows(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text("\n \n")
+    [rejection] = import_trajectories(dataset, [file]).rejected
+    assert (rejection.whole_file, rejection.reason) == (True, "no_rows")
+
+
+def test_bytes_that_are_no_text_in_parquet_cost_only_their_row(
+    dataset: vrldata.Dataset, tmp_path: Path
+) -> None:
+    offsets, data = pa.array([0, 2, 4], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfeok")
+    responses = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    pq.write_table(pa.table({"sample_id": ["train/q0"] * 2, "response": responses}), tmp_path / "r.parquet")
+    [rejection] = import_trajectories(dataset, [tmp_path / "r.parquet"]).rejected
+    assert (rejection.row, rejection.field, rejection.reason) == (0, "response", "not_utf8")
+    assert set(by_response(dataset)) == {"ok"}
 
 
 def test_an_id_of_two_annotation_files_is_ambiguous(dataset: vrldata.Dataset, tmp_path: Path) -> None:
