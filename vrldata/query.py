@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from vrldata.commits import sql_text
 from vrldata.errors import FilterError, nearest
-from vrldata.query_errors import explain, first_line, listed
+from vrldata.query_errors import check_no_pixels, explain, first_line, listed
 from vrldata.query_late import (
     COST_OF_TAKING,
     MOST_ROWS,
@@ -105,6 +105,8 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
     try:
         tree = _parse(connection, statement)
         named = tables_named(tree)
+        if "frames" in named:
+            check_no_pixels(tree)
         tables = {name: _table(dataset, name) for name in named}
         session = _Session(dataset=dataset, connection=connection, tables=tables)
         found = _rows_of_key(session, tree)

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from vrldata.errors import nearest
-from vrldata.tables import TABLES
+from vrldata.errors import FilterError, nearest
+from vrldata.query_syntax import names_column
+from vrldata.tables import PAYLOAD_COLUMN, TABLES
+
+NO_PIXELS = (
+    f"no column {PAYLOAD_COLUMN!r} in SQL: pixels are read by ds.clip(video_path, spec) or"
+    " ds.clip_by_id(clip_id)"
+)
+
+
+def check_no_pixels(tree: dict[str, Any]) -> None:
+    """Raises FilterError where a statement asks for the pixels as a column.
+
+    The database would take the name for that of the table, and a row of it for the value.
+    """
+    if names_column(tree, PAYLOAD_COLUMN):
+        raise FilterError(f"SQL: {NO_PIXELS}")
 
 
 def explain(columns: Callable[[str], Sequence[str]], named: Sequence[str], error: Exception) -> str:
@@ -20,6 +36,8 @@ def explain(columns: Callable[[str], Sequence[str]], named: Sequence[str], error
     missing = re.search(r'[Cc]olumn "([^"]+)" not found|does not have a column named "([^"]+)"', message)
     if missing:
         name = missing.group(1) or missing.group(2)
+        if name == PAYLOAD_COLUMN and PAYLOAD_COLUMN in named:
+            return NO_PIXELS
         known = sorted({column for table in named for column in columns(table)})
         owners = [table for table in TABLES if name in columns(table)]
         hint = f" It is a column of {', '.join(owners)}." if owners else nearest(name, known)

@@ -53,6 +53,19 @@ def calls_best_of(tree: dict[str, Any]) -> bool:
     return any(node.get("function_name") == BEST_OF for node in nodes_of(tree))
 
 
+def names_column(tree: dict[str, Any], name: str) -> bool:
+    """Whether the statement names a column `name` that it does not define itself, as an alias or a WITH."""
+    nodes = list(nodes_of(tree))
+    given = [
+        one
+        for node in nodes
+        for one in (node.get("alias"), node.get("key"), *(node.get("column_name_alias") or ()))
+    ]
+    defined = name in (str(one).lower() for one in given)
+    columns = ([str(part).lower() for part in node.get("column_names", ())] for node in nodes)
+    return not defined and any(column in ([name], [name, name]) for column in columns)
+
+
 def columns_named(tree: dict[str, Any], *, lookups: bool = False) -> set[str] | None:
     """Every column that a plain statement can touch, but for `rewards['x']`; None where that cannot be told.
 

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from vrldata.counts import counted
 from vrldata.errors import StoreError
 
 FORMATS = ("table", "csv", "jsonl", "parquet", "arrow")
@@ -105,8 +106,8 @@ def aligned_text(rows: pa.Table) -> str:
         return "  ".join(padded).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
-    count = f"({rows.num_rows} row{'' if rows.num_rows == 1 else 's'})"
-    return "\n".join([line(names), rule, *(line(row) for row in cells), count])
+    count = counted(rows.num_rows, "row")
+    return "\n".join([line(names), rule, *(line(row) for row in cells), f"({count})"])
 
 
 def text_width(text: str) -> int:

@@ -160,6 +160,35 @@ def test_frames_come_without_pixels(dataset: vrldata.Dataset) -> None:
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT clip_id, frames FROM frames",
+        "SELECT Frames FROM frames",
+        "SELECT frames.frames FROM frames",
+        "SELECT f.frames FROM frames f",
+    ],
+)
+def test_pixels_asked_for_as_a_column_are_told_where_they_are(
+    dataset: vrldata.Dataset, statement: str
+) -> None:
+    with pytest.raises(FilterError, match=r"^SQL: no column 'frames' in SQL: pixels are read by ds\.clip\("):
+        dataset.sql(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT num_frames AS frames FROM frames ORDER BY frames",
+        "SELECT sum(frames) FROM (SELECT num_frames FROM frames) t(frames)",
+        "WITH frames AS (SELECT 1 AS step) SELECT frames FROM frames",
+        "SELECT frames.clip_id FROM frames",
+    ],
+)
+def test_frames_may_be_the_name_of_something_else(dataset: vrldata.Dataset, statement: str) -> None:
+    assert dataset.sql(statement).num_columns == 1
+
+
+@pytest.mark.parametrize(
     ("statement", "message"),
     [
         ("SELECT rewrd FROM trajectories", "no column 'rewrd' in trajectories. Did you mean 'reward'?"),
@@ -258,6 +287,20 @@ def test_command_writes_every_format(dataset: vrldata.Dataset, tmp_path: Path) -
         assert file.read_all()["trajectory_id"].to_pylist() == [f"t{number}" for number in range(6)]
     assert (tmp_path / "rows.csv").read_text().splitlines()[0] == "trajectory_id,rewards,created_at,extra"
     assert (tmp_path / "rows.txt").read_text().endswith("(6 rows)\n")
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows.json", "rows"])
+def test_a_file_whose_ending_names_no_format_is_refused(
+    dataset: vrldata.Dataset, tmp_path: Path, name: str
+) -> None:
+    done = run_query(dataset.root, "SELECT 1", "--out", str(tmp_path / name))
+    assert done.returncode == 2
+    assert b"Endings: .csv, .jsonl, .parquet, .arrow, .txt" in done.stderr
+    assert not (tmp_path / name).exists()
+    assert (
+        run_query(dataset.root, "SELECT 1", "--out", str(tmp_path / name), "--format", "csv").returncode == 0
+    )
+    assert (tmp_path / name).read_text().splitlines() == ["1", "1"]
 
 
 def test_command_line_reports_a_wrong_column_with_exit_code_2(dataset: vrldata.Dataset) -> None:

@@ -11,7 +11,7 @@ import typer
 from vrldata.command_line import JsonOption, print_result
 from vrldata.errors import ConfigError, nearest
 
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".txt": "table"}
+_ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".txt": "table"}
 
 
 def query(
@@ -19,9 +19,12 @@ def query(
     sql: Annotated[str, typer.Argument(help="One SELECT statement.")],
     output_format: Annotated[
         str | None,
-        typer.Option("--format", help="table, csv, jsonl, parquet or arrow; by default as --out is named."),
+        typer.Option("--format", help="table, csv, jsonl, parquet or arrow; by default as --out ends."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write instead of standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help=f"File to write instead of standard output; ends in {', '.join(_ENDINGS)}."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """SQL over samples, frames (without pixels), trajectories, failures and releases.
@@ -33,10 +36,11 @@ def query(
     Tables and their columns: docs/tables.md, or "DESCRIBE samples". Python: vrldata.open(uri).sql(statement)
     """
     import vrldata
+    from vrldata.counts import counted
     from vrldata.location import check_whole
     from vrldata.rows_output import BINARY_FORMATS, FORMATS, rows_of, whole_file, write_rows
 
-    chosen = output_format or (_SUFFIXES.get(out.suffix, "table") if out else "table")
+    chosen = output_format or (_format_of(out) if out else "table")
     if chosen not in FORMATS:
         raise ConfigError(f"--format {chosen!r}: choose {', '.join(FORMATS)}.{nearest(chosen, FORMATS)}")
     if chosen in BINARY_FORMATS and out is None and not json_output and sys.stdout.isatty():
@@ -52,7 +56,18 @@ def query(
         result |= {"out": str(out)} if out else {"rows": list(rows_of(rows))}
         print_result(result, as_json=True, text=str)
     elif out is not None:
-        typer.echo(f"{rows.num_rows} rows in {out}")
+        typer.echo(f"{counted(rows.num_rows, 'row')} in {out}")
     else:
         write_rows(rows, sys.stdout.buffer, chosen)
         sys.stdout.flush()
+
+
+def _format_of(out: Path) -> str:
+    """The format that a file's name asks for. Raises ConfigError where its ending is of none."""
+    ending = out.suffix.lower()
+    if ending not in _ENDINGS:
+        raise ConfigError(
+            f"--out {out}: its ending names no format.{nearest(ending, _ENDINGS)}"
+            f" Endings: {', '.join(_ENDINGS)}; any other needs --format"
+        )
+    return _ENDINGS[ending]
