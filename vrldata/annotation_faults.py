@@ -183,6 +183,29 @@ def file_rejection(fault: FileFault, file: str) -> Rejection:
     )
 
 
+def source_name(label: str) -> str:
+    """The name of a source by which ids of its rows begin: `train` of `data/train.jsonl`."""
+    place, bracket, split = label.partition("[")
+    name = Path(place).name
+    name = name.split(".")[0] or name
+    return f"{name}-{split.rstrip(']')}" if bracket else name
+
+
+def read_rejected(path: str | Path) -> list[Rejection]:
+    """Rejections that `write_rejected` wrote; lines that are none of them are left out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(Rejection(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
 def write_rejected(path: str | Path, rejected: Iterable[Rejection]) -> int:
     """Write rejections as JSON Lines, whole or not at all.
 

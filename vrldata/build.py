@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrldata.build_decode import BuildOptions, decode_all, open_decoders
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
-from vrldata.build_samples import SampleRows, SampleTracker, samples_that_left
+from vrldata.build_samples import SampleRows, SampleTracker, samples_that_left, samples_that_use
 from vrldata.build_writer import BuildWriter
 from vrldata.codec_budget import CodecChooser
 from vrldata.commits import delete_rows, maintain_indexes
@@ -58,10 +58,13 @@ class BuildReport:
         codecs: clips by the codec that stored them.
         failures: (video_path, reason) of the failed media.
         rejections: a line for each rejected or skipped row, as in `rejected.jsonl`.
-        rejected_file: where that lies; None when nothing was rejected or skipped.
+        rejected_file: where that lies; None when this build rejected or skipped nothing.
         unknown_types: rows by the spelling of a problem type that was read as `open_ended` or skipped.
         left: ids of samples that the files of this build gave before and no longer hold.
         pruned: how many of these were removed.
+        updated: ids of samples that had another question, answer or media before.
+        replaced: paths of clips that were made of other content before.
+        affected: ids of samples of other annotations that use these clips: their frames are others now.
     """
 
     decoded: int
@@ -80,6 +83,9 @@ class BuildReport:
     unknown_types: Mapping[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     pruned: int = 0
+    updated: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    affected: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -149,16 +155,17 @@ def build_dataset(
     start = len(media) if _is_new(dataset) else 0
     with open_decoders(settings, start=start, with_torch=spec.resize == "exact") as pool:
         dataset.make_tables()
-        rejected_file = _write_rejections(dataset, read.rejected)
+        rejected_file = _write_rejections(dataset, read.rejected, read.names)
         sample_rows = SampleRows(dataset)
         left = samples_that_left(sample_rows, {sample.sample_id for sample in samples}, read.names)
-        writer = _write_frames(dataset, samples, sample_rows, media, root, settings, chooser, pool)
+        written = _write_frames(dataset, samples, sample_rows, media, root, settings, chooser, pool)
     if prune:
         delete_rows(dataset, "samples", left)
     trajectories = add_offline(dataset, read.offline, samples)
     skipped = sum(rejection.reason == SKIPPED for rejection in read.rejected)
     for table in ("samples", "frames", "trajectories"):
         maintain_indexes(dataset, table)
+    writer, replaced, affected = written
     return BuildReport(
         decoded=writer.codecs.total(),
         reused=writer.num_reused,
@@ -176,6 +183,9 @@ def build_dataset(
         unknown_types=dict(read.unknown_types.most_common()),
         left=tuple(left),
         pruned=len(left) if prune else 0,
+        updated=tuple(sample_rows.updated),
+        replaced=replaced,
+        affected=affected,
     )
 
 
@@ -188,17 +198,26 @@ def _write_frames(
     options: BuildOptions,
     chooser: CodecChooser,
     pool: DecodePool | None,
-) -> BuildWriter:
-    """Bring `frames`, `failures` and `samples` up to date; what was done is in the writer."""
+) -> tuple[BuildWriter, tuple[str, ...], tuple[str, ...]]:
+    """Bring `frames`, `failures` and `samples` up to date; what was done is in the writer.
+
+    Beside it `replaced` and `affected` of the report.
+    """
     all_media = {medium.clip_id: medium for own in media for medium in own}
     plan, failed_before = _plan(dataset, all_media.values(), root, options)
+    built_samples = {sample.sample_id for sample in samples}
+    paths = {clip_id: all_media[clip_id].video_path for clip_id in plan.replaced}
+    replaced = tuple(sorted(set(paths.values())))
+    affected = tuple(samples_that_use(dataset, paths, built_samples))
+    if affected:
+        _warn_of_replaced(replaced, affected)
     writer = BuildWriter(
         dataset,
         SampleTracker(samples, media, plan.shared),
         sample_rows,
         failed_before=failed_before,
         changed=plan.changed,
-        built_samples={sample.sample_id for sample in samples},
+        built_samples=built_samples,
         batch=options.batch,
     )
     for clip_id, holder in plan.ready.items():
@@ -210,7 +229,20 @@ def _write_frames(
     finally:
         # also on an interrupt: what is decoded is worth a commit
         writer.flush()
-    return writer
+    return writer, replaced, affected
+
+
+def _warn_of_replaced(paths: Sequence[str], samples: Sequence[str]) -> None:
+    """Say before anything is decoded whose frames are about to change: the files may be others by mistake."""
+    logger.warning(
+        "%d files, such as %s, have other content than the stored clips of these paths, and %d samples of "
+        "other annotations, such as %s, use those clips: they get the frames of the files that are there "
+        "now. Where these are other videos of the same name, take a --video-root above both folders",
+        len(paths),
+        paths[0],
+        len(samples),
+        samples[0],
+    )
 
 
 def _is_new(dataset: Dataset) -> bool:
@@ -253,19 +285,28 @@ def _plan(
     return plan, failures
 
 
-def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection]) -> str | None:
+def _write_rejections(dataset: Dataset, rejected: Sequence[Rejection], names: set[str]) -> str | None:
     """Write `rejected.jsonl` into the root, or into the working folder for a remote one; its path.
 
-    The file tells about the last build: without rejections an old one is removed.
+    The file tells about the last build of each source: what another one left there stays. Without rejections
+    it is removed.
+
+    Args:
+        names: of the sources of this build.
     """
-    from vrldata.annotation_faults import write_rejected
+    from vrldata.annotation_faults import read_rejected, source_name, write_rejected
+    from vrldata.annotations import ROWS
 
     target = (Path(dataset.root) if dataset.is_local else Path.cwd()) / REJECTED_FILE
-    if rejected:
-        write_rejected(target, rejected)
-        return str(target)
-    try:
+    built = names | {source_name(one.file) for one in rejected} | {source_name(ROWS)}
+    before = read_rejected(target)
+    now = [one for one in before if source_name(one.file) not in built] + list(rejected)
+    if now:
         # on a read-only disk a build that has nothing to do is none that fails
+        if now != before:
+            write_rejected(target, now)
+        return str(target) if rejected else None
+    try:
         if os.path.lexists(target):
             target.unlink(missing_ok=True)
     except OSError as error:

@@ -129,7 +129,7 @@ def decode_all(
         from vrldata.build_ray import decode_on_ray
 
         results = decode_on_ray(plan.decode, options, chooser)
-    raw_bytes = failed = 0
+    raw_bytes, failed = 0, len(plan.failed)
     with closing(results), progress("build", total=len(plan.decode), unit="clips") as bar:
         for packed in results:
             for warning in packed.warnings:

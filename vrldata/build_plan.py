@@ -81,6 +81,7 @@ class Plan:
         known_failures: those of `failed` that are in the table already, word for word.
         decode: media to decode, with their fingerprint where it was needed for a decision.
         changed: those of `decode` whose row exists with other content or other pixels.
+        replaced: those of `changed` whose file has other content than the row was made of.
     """
 
     ready: dict[str, str] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Plan:
     known_failures: set[str] = field(default_factory=set)
     decode: list[tuple[Medium, SourceFingerprint | None]] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
 
 
 def media_of(
@@ -231,6 +233,8 @@ def _decide_by_content(
         else:
             plan.changed.add(medium.clip_id)
             plan.decode.append((medium, source))
+            if source.source_digest != row.source_digest:
+                plan.replaced.add(medium.clip_id)
     # rows that are about to be replaced hold no content to share
     content = {row.content_key: key for key, row in stored.items() if row.current and key not in plan.changed}
     for medium, changed_source in plan.decode:
@@ -297,7 +301,7 @@ def _inside(medium: Medium, root: str) -> Path:
     if os.path.commonpath([root, path]) == root or _stays_in(medium.video_path):
         return medium.file
     raise DecodeError(
-        f"{medium.video_path}: leads out of the video root {root}: paths in annotations are relative to it"
+        f"{medium.video_path}: leads out of the video root: paths in annotations are relative to it"
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vrldata.commits import merge_rows, sql_text
+from vrldata.sampling import normalise_video_path
 from vrldata.tables import row_to_sample, sample_to_row
 
 if TYPE_CHECKING:
@@ -70,14 +71,19 @@ class SampleTracker:
 
 
 class SampleRows:
-    """Rows of `samples` as they were when the build began, to write only what differs."""
+    """Rows of `samples` as they were when the build began, to write only what differs.
+
+    Attributes:
+        updated: ids of rows that were there and now ask something else, or of other media.
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._rows: dict[str, tuple[bytes, float | None]] = {}
+        self._rows: dict[str, tuple[bytes, float | None, bytes]] = {}
+        self.updated: list[str] = []
         for batch in dataset.open_table("samples").to_batches(batch_size=1024):
             for row in batch.to_pylist():
-                self._rows[row["sample_id"]] = (_digest(row), row["pass_rate"])
+                self._rows[row["sample_id"]] = (_digest(row), row["pass_rate"], _question_digest(row))
 
     def __iter__(self) -> Iterator[str]:
         """Ids of all rows."""
@@ -91,12 +97,15 @@ class SampleRows:
         rows = []
         for sample in samples:
             row = sample_to_row(sample)
-            old_digest, old_rate = self._rows.get(sample.sample_id, (b"", None))
+            old_digest, old_rate, old_question = self._rows.get(sample.sample_id, (b"", None, b""))
             if row["pass_rate"] is None:
                 row["pass_rate"] = old_rate
             if _digest(row) != old_digest:
                 rows.append(row)
-                self._rows[sample.sample_id] = (_digest(row), row["pass_rate"])
+                question = _question_digest(row)
+                if old_question and question != old_question:
+                    self.updated.append(sample.sample_id)
+                self._rows[sample.sample_id] = (_digest(row), row["pass_rate"], question)
         for start in range(0, len(rows), ROWS_PER_COMMIT):
             merge_rows(self._dataset, "samples", rows[start : start + ROWS_PER_COMMIT], update=True)
         return len(rows)
@@ -105,6 +114,25 @@ class SampleRows:
 def samples_that_left(rows: Iterable[str], built: set[str], names: set[str]) -> list[str]:
     """Ids among `rows` that begin with one of `names`, as those of a file do, and are not `built`."""
     return sorted(one for one in rows if one not in built and one.partition("/")[0] in names)
+
+
+def samples_that_use(dataset: Dataset, paths: Mapping[str, str], built: set[str]) -> list[str]:
+    """Ids of samples outside this build that use one of these rows of `frames` for the path of the row.
+
+    Args:
+        paths: `video_path` by `clip_id`.
+    """
+    if not paths:
+        return []
+    found = []
+    columns = ["sample_id", "videos", "images", "clip_ids"]
+    for batch in dataset.open_table("samples").to_batches(columns=columns):
+        for row in batch.to_pylist():
+            media = zip(row["clip_ids"] or (), [*row["videos"], *row["images"]], strict=False)
+            uses = any(paths.get(clip_id) == normalise_video_path(path) for clip_id, path in media)
+            if uses and row["sample_id"] not in built:
+                found.append(row["sample_id"])
+    return sorted(found)
 
 
 def samples_that_share(dataset: Dataset, clip_id: str, own_path: str, built: set[str]) -> list[Sample]:
@@ -120,6 +148,16 @@ def samples_that_share(dataset: Dataset, clip_id: str, own_path: str, built: set
         if uses and sample.sample_id not in built:
             found.append(sample)
     return found
+
+
+QUESTION_COLUMNS = ("problem", "answer", "problem_type", "options", "videos", "images", "start", "end")
+
+
+def _question_digest(row: Mapping[str, Any]) -> bytes:
+    """Over what a sample asks, and of what."""
+    values = [row[name] if row[name] != [] else None for name in QUESTION_COLUMNS]
+    text = json.dumps(values, default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def _digest(row: Mapping[str, Any]) -> bytes:

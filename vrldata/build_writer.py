@@ -117,6 +117,8 @@ class BuildWriter:
 
     def add_failure(self, medium: Medium, reason: str, *, known: bool = False) -> None:
         """Record that a medium has no frames; `known` ones are in the table already."""
+        # the table travels: it names files as the dataset does
+        reason = reason.replace(str(medium.file), medium.video_path)
         self.failures.append((medium.video_path, reason))
         if known:
             self._await_commit()

@@ -91,7 +91,8 @@ def summary_text(found: dict[str, Any]) -> str:
     for row in found["warnings"]:
         clips = "1 clip" if row["clips"] == 1 else f"{row['clips']} clips, such as"
         lines.append(f"  warning in {clips} {row['video_path']}: {row['warning']}")
-    lines += [f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"]]
+    # one file may have failed under several specs
+    lines += dict.fromkeys(f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"])
     more = found["num_failures"] - len(found["failures"])
     if more > 0:
         lines.append(f"  and {more} more failures, in the table failures")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from vrldata.errors import ConfigError, DecodeError, StoreError
 from vrldata.failures import current_and_past_failures
 from vrldata.location import check_whole
@@ -45,6 +47,9 @@ class VerifyReport:
         samples_without_clips: samples of which a clip is missing. That is no problem of a row: the decoder
             refused their files, or no build has come to them.
         failures: (video_path, reason) of the files that could not be decoded and that a sample names.
+        trajectories_without_samples: responses to samples that are not in the table, as `--prune` leaves
+            them: kept, and no problem.
+        sources_missing: clips whose source does not lie under the `video_root` that was given.
     """
 
     rows: dict[str, int]
@@ -53,6 +58,8 @@ class VerifyReport:
     dropped: tuple[str, ...] = ()
     samples_without_clips: int = 0
     failures: tuple[tuple[str, str], ...] = ()
+    trajectories_without_samples: int = 0
+    sources_missing: int = 0
 
     @property
     def ok(self) -> bool:
@@ -70,19 +77,23 @@ def verify(
     """Check every row.
 
     Always: keys are unique and follow from the row, columns fit each other, payloads have the right size and
-    place, samples and trajectories refer to rows that exist. `deep` reads every payload, compares it with its
+    place, samples refer to rows that exist. `deep` reads every payload, compares it with its
     sha256 and decodes it.
 
     Args:
         video_root: also compare each row with its source: size, and with `deep` the content. A source that is
-            not there is no problem.
+            not there is counted, and no problem.
         drop_damaged: delete rows of `frames` whose payload is damaged, so that the next build makes them
             again.
 
     Raises:
         StoreError: a table cannot be read at all, or rows are to be dropped from a release.
+        ConfigError: `video_root` is no folder.
     """
     check_whole(dataset.uri, "verify")
+    sources = None if video_root is None else Path(video_root).expanduser()
+    if sources is not None and not sources.is_dir():
+        raise ConfigError(f"video root {video_root}: no such folder")
     problems: list[Problem] = []
     rows: dict[str, int] = {}
     for table in TABLES:
@@ -104,8 +115,10 @@ def verify(
             read_bytes += num_bytes
             bar.advance(problems=len(problems))
     problems += _references(dataset, set(clip_ids))
-    if video_root is not None:
-        problems += _sources(dataset, Path(video_root).expanduser(), deep)
+    sources_missing = 0
+    if sources is not None:
+        changed, sources_missing = _sources(dataset, sources, deep)
+        problems += changed
     dropped = [problem.key for problem in problems if problem.damaged] if drop_damaged else []
     if dropped:
         _drop(dataset, dropped)
@@ -117,6 +130,8 @@ def verify(
         dropped=tuple(dropped),
         samples_without_clips=_without_clips(dataset),
         failures=tuple((one.video_path, one.reason) for one in failures),
+        trajectories_without_samples=_without_samples(dataset),
+        sources_missing=sources_missing,
     )
 
 
@@ -172,21 +187,21 @@ def _references(dataset: Dataset, clip_ids: set[str]) -> Iterator[Problem]:
         for clip_id in row["clip_ids"] or ():
             if clip_id not in clip_ids:
                 yield Problem(table="samples", key=row["sample_id"], text=f"clip {clip_id} is not in frames")
-    known = set(samples.column("sample_id").to_pylist())
-    trajectories = dataset.lance("trajectories").to_table(columns=["trajectory_id", "sample_id"])
-    for row in trajectories.to_pylist():
-        if row["sample_id"] not in known:
-            yield Problem(
-                table="trajectories",
-                key=row["trajectory_id"],
-                text=f"sample {row['sample_id']} is not in samples",
-            )
 
 
-def _sources(dataset: Dataset, video_root: Path, deep: bool) -> Iterator[Problem]:
+def _without_samples(dataset: Dataset) -> int:
+    """Trajectories whose sample is not in the table."""
+    known = dataset.lance("samples").to_table(columns=["sample_id"]).column(0)
+    named = dataset.lance("trajectories").to_table(columns=["sample_id"]).column(0)
+    return int(pc.sum(pc.invert(pc.is_in(named, value_set=known.combine_chunks()))).as_py() or 0)
+
+
+def _sources(dataset: Dataset, video_root: Path, deep: bool) -> tuple[list[Problem], int]:
+    """Rows whose source has changed, and the number of those whose source is not there."""
     from vrldata.media_file import find_media_file, source_fingerprint
 
     rows = dataset.lance("frames").to_table(columns=["clip_id", "video_path", *SOURCE_COLUMNS])
+    problems, missing = [], 0
     for row in rows.to_pylist():
         try:
             file = find_media_file(video_root / row["video_path"])
@@ -195,13 +210,12 @@ def _sources(dataset: Dataset, video_root: Path, deep: bool) -> Iterator[Problem
             if not changed and deep and row["source_digest"]:
                 changed = source_fingerprint(file).source_digest != row["source_digest"]
         except (OSError, DecodeError):
-            continue  # frames may outlive their source
+            missing += 1  # frames may outlive their source
+            continue
         if changed:
-            yield Problem(
-                table="frames",
-                key=row["clip_id"],
-                text=f"{row['video_path']}: the source has changed since; build again",
-            )
+            text = f"{row['video_path']}: the source has changed since; build again"
+            problems.append(Problem(table="frames", key=row["clip_id"], text=text))
+    return problems, missing
 
 
 def _drop(dataset: Dataset, clip_ids: list[str]) -> None:

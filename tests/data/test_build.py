@@ -287,6 +287,57 @@ def test_a_bad_row_costs_only_itself(dataset: vrldata.Dataset, videos: Path, tmp
     assert not (Path(dataset.root) / "rejected.jsonl").exists()
 
 
+def test_rejected_rows_stay_listed_until_their_own_file_is_built_again(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_text("{no json")
+    second.write_text(json.dumps(row("b.mp4", 1)))
+    listed = Path(dataset.root) / "rejected.jsonl"
+    build(dataset, [first], videos)
+    assert build(dataset, [second], videos).rejected_file is None
+    assert [json.loads(line)["file"] for line in listed.read_text().splitlines()] == [str(first)]
+    first.write_text(json.dumps(row("a.mp4", 1)))
+    build(dataset, [first], videos)
+    assert not listed.exists()
+
+
+def test_samples_that_are_replaced_by_others_of_their_id_are_told(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        rows = [row("a.mp4", 1), row("a.mp4", 2, problem=f"What does {name} show?")]
+        (tmp_path / name / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert build(dataset, [tmp_path / "x" / "train.jsonl"], videos).updated == ()
+    assert build(dataset, [tmp_path / "y" / "train.jsonl"], videos).updated == ("train/2",)
+    assert build(dataset, [tmp_path / "y" / "train.jsonl"], videos).updated == ()
+
+
+def test_clips_of_other_annotations_that_get_other_frames_are_told(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine, other = tmp_path / "mine.jsonl", tmp_path / "other.jsonl"
+    mine.write_text(json.dumps(row("a.mp4", 1)))
+    other.write_text(json.dumps(row("a.mp4", 1)))
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(videos / "b.mp4", tmp_path / "elsewhere" / "a.mp4")
+    build(dataset, [mine], videos)
+    report = build(dataset, [other], tmp_path / "elsewhere")
+    assert (report.replaced, report.affected) == (("a.mp4",), ("mine/1",))
+    assert "a.mp4, have other content" in caplog.text
+    assert "mine/1" in caplog.text
+    assert build(dataset, [mine, other], videos).affected == ()
+
+
+def test_recorded_reasons_name_files_as_the_dataset_does(dataset: vrldata.Dataset, videos: Path) -> None:
+    report = build(dataset, [row("text.mp4", 1), row("nowhere.mp4", 2)], videos)
+    reasons = dataset.failures.to_table().column("reason").to_pylist() + [text for _, text in report.failures]
+    assert len(reasons) == 4
+    assert not any(str(videos) in reason for reason in reasons)
+    assert sum("nowhere.mp4" in reason for reason in reasons) == 2
+
+
 def test_samples_that_left_their_file_are_told_and_pruned_on_request(
     dataset: vrldata.Dataset, videos: Path, tmp_path: Path
 ) -> None:
@@ -305,6 +356,18 @@ def test_samples_that_left_their_file_are_told_and_pruned_on_request(
     ids = dataset.samples.to_table(columns=["sample_id"]).column("sample_id").to_pylist()
     assert sorted(ids) == ["other/o1", "u/u1"]
     assert dataset.frames.count() == 2
+
+
+def test_trajectories_of_pruned_samples_are_noted_and_no_problem(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "u.jsonl"
+    file.write_text("\n".join(json.dumps(row("a.mp4", name, offline_output="4")) for name in ("u1", "u2")))
+    build(dataset, [file], videos)
+    file.write_text(json.dumps(row("a.mp4", "u1")))
+    build(dataset, [file], videos, prune=True)
+    found = dataset.verify()
+    assert (found.ok, found.trajectories_without_samples) == (True, 1)
 
 
 def test_a_file_that_cannot_be_read_prunes_nothing(

@@ -16,6 +16,7 @@ import vrldata
 from tests.data.conftest import numbered_clip
 from tests.data.test_store import packed, textured
 from vrldata.commits import merge_rows, writable
+from vrldata.errors import ConfigError
 from vrldata.frame_rows import put_clips
 from vrldata.summary import folder_bytes
 from vrldata.tables import rows_to_table, sample_to_row
@@ -91,7 +92,8 @@ def test_references_to_rows_that_are_not_there_are_found(dataset: vrldata.Datase
     merge_rows(dataset, "samples", [sample_to_row(lost)], update=True)
     stray = Trajectory(trajectory_id="t", sample_id="nobody", response="", source="offline")
     dataset.add_trajectories([stray])
-    assert [text.split(":")[0] for text in problems(dataset)] == ["samples", "trajectories"]
+    assert [text.split(":")[0] for text in problems(dataset)] == ["samples"]
+    assert dataset.verify().trajectories_without_samples == 1
 
 
 def test_columns_that_contradict_each_other_are_found(dataset: vrldata.Dataset) -> None:
@@ -120,7 +122,10 @@ def test_a_changed_source_is_found(tmp_path: Path, make_dataset: MakeDataset) ->
     (found,) = dataset.verify(deep=True, video_root=tmp_path).problems
     assert "source has changed" in found.text
     (tmp_path / "a.mp4").unlink()
-    assert dataset.verify(deep=True, video_root=tmp_path).ok
+    report = dataset.verify(deep=True, video_root=tmp_path)
+    assert (report.ok, report.sources_missing) == (True, 1)
+    with pytest.raises(ConfigError, match="nowhere: no such folder"):
+        dataset.verify(video_root=tmp_path / "nowhere")
 
 
 def test_compaction_keeps_rows_releases_and_pixels(dataset: vrldata.Dataset) -> None:

@@ -167,6 +167,10 @@ def _report_text(result: dict[str, Any]) -> str:
         done = "and were removed" if result["pruned"] else "and stay; --prune removes them"
         named = ", ".join(result["left"][:SHOWN_LEFT]) + (", …" if len(result["left"]) > SHOWN_LEFT else "")
         lines.append(f"{len(result['left'])} samples are no longer in these files {done}: {named}")
+    if result["updated"]:
+        updated = result["updated"]
+        named = ", ".join(updated[:SHOWN_LEFT]) + (", …" if len(updated) > SHOWN_LEFT else "")
+        lines.append(f"{len(updated)} samples were there with other content and were replaced: {named}")
     problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     problems += [f"rejected: {message}" for message in result["rejections"]]
     lines += problems[:SHOWN_REASONS]

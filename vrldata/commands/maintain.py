@@ -168,13 +168,20 @@ def _verify_text(result: dict[str, Any]) -> str:
         lines.append(f"and {len(problems) - SHOWN_PROBLEMS} more; --json lists all")
     if result["samples_without_clips"]:
         lines.append(_without_clips(result))
+    if result["trajectories_without_samples"]:
+        number = result["trajectories_without_samples"]
+        lines.append(f"note: {number} trajectories answer samples that are not in the table; they are kept")
+    if result["sources_missing"]:
+        number, clips = result["sources_missing"], result["rows"]["frames"]
+        lines.append(f"note: the sources of {number} of {clips} clips are not under --video-root")
     if result["dropped"]:
         lines.append(f"{len(result['dropped'])} damaged clips dropped: build again")
     return "\n".join(lines)
 
 
 def _without_clips(result: dict[str, Any]) -> str:
-    failures = [f"{path}: {reason}" for path, reason in result["failures"]]
+    # one file may have failed under several specs
+    failures = list(dict.fromkeys(f"{path}: {reason}" for path, reason in result["failures"]))
     start = f"note: {result['samples_without_clips']} samples without their clips"
     if not failures:
         return f"{start} (no failure of their files is listed: run `vrldata build` over them)"
