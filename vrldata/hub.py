@@ -10,14 +10,13 @@ what has arrived is not sent again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vrldata.errors import HubError, StoreError
-from vrldata.hub_client import call, hub_api, repository_of, tags_of, tree_of
+from vrldata.errors import HubError, StoreError, UriError
+from vrldata.hub_client import call, hub_api, repository_of, tree_of
 from vrldata.hub_layout import (
-    RELEASES_FILE,
     RepositoryFile,
     as_mapping,
     is_data_file,
@@ -25,6 +24,7 @@ from vrldata.hub_layout import (
     releases_file,
     table_files,
 )
+from vrldata.hub_releases import check_lineage, published_releases, read_file, set_tag
 from vrldata.location import check_whole
 from vrldata.log import progress
 
@@ -49,7 +49,8 @@ class PushReport:
     Attributes:
         uploaded: files that were sent; `unchanged` were there already, `deleted` are needed no more.
         commit: git commit of the new state.
-        tags: releases whose git tag was set.
+        tags: releases whose git tag was set; `moved_tags` are those of them that were another release before,
+            `deleted_tags` those of releases that are not here.
         deleted_files: paths that neither a release nor the newest state needs; the git history keeps them.
     """
 
@@ -60,6 +61,8 @@ class PushReport:
     unchanged: int
     deleted: int
     tags: tuple[str, ...]
+    moved_tags: tuple[str, ...] = ()
+    deleted_tags: tuple[str, ...] = ()
     deleted_files: tuple[str, ...] = ()
 
 
@@ -69,26 +72,25 @@ def push(
     """Publish a local dataset with its releases at `hf://datasets/<org>/<name>`.
 
     Args:
-        private: make the repository private if it has to be made; an existing one stays as it is.
+        private: make the repository private if it has to be made; an error where a public one is there.
         release: publish the state of this release as the newest one, with the releases before it; by default
             the present state with all releases.
-        force: push although the repository holds releases that this dataset does not; they are dropped.
+        force: push although the repository holds releases that this dataset does not, which are dropped, or
+            other content under the name of one, whose tag moves.
 
     Raises:
-        HubError: the Hub refuses or cannot be reached, or the repository holds other releases.
+        HubError: the Hub refuses or cannot be reached, the repository holds other releases, or it is public
+            and `private` is asked for. Nothing was sent then, unless the Hub failed in between.
         StoreError: the dataset is not local, or a file of it is missing. UriError: `target` or `release`.
     """
-    repo_id, _ = repository_of(target)
-    check_whole(dataset.uri, "push")
+    repo_id = _target(dataset, target)
     what = f"push to {repo_id}"
-    if not dataset.is_local:
-        raise StoreError(f"{dataset.uri}: only a local dataset can be pushed; copy it to a disk first")
     releases, newest = _releases(dataset, release or dataset.release)
     api = hub_api()
-    call(what, lambda: api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True))
-    tags = tags_of(api, repo_id, what)
-    published = _published_releases(api, repo_id, what)
-    _check_lineage(dataset, repo_id, published, tags, releases, force)
+    _make_repository(api, repo_id, private, what)
+    published = published_releases(api, repo_id, releases, what)
+    if not force:
+        check_lineage(dataset, repo_id, published, releases)
     sent: dict[str, RepositoryFile] = {}
     dropped: set[str] = set()
 
@@ -99,14 +101,15 @@ def push(
         dropped.update(stale)
         return head, files
 
-    moved = [one for one in releases if _is_to_tag(api, repo_id, one, tags, what)]
-    for one in moved:
+    to_tag = [one for one in releases if not published.is_tagged(one)]
+    for one in to_tag:
         head, files = publish(releases[: releases.index(one) + 1], one.name)
-        _set_tag(api, repo_id, head, one, moves=one.name in tags, what=what)
-    if not moved or moved[-1] != releases[-1] or not _is_state_of(dataset, releases[-1], newest):
+        set_tag(api, repo_id, head, one, moves=one.name in published.tags, what=what)
+    if not to_tag or to_tag[-1] != releases[-1] or not _is_state_of(dataset, releases[-1], newest):
         head, files = publish(releases, newest)
-    for gone in sorted(tags.keys() - {one.name for one in releases}):
-        call(what, lambda name=gone: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
+    gone = sorted(published.tags.keys() - {one.name for one in releases})
+    for name in gone:
+        call(what, lambda name=name: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
     kept = {file.path for file in files}
     return PushReport(
         repo_id=repo_id,
@@ -115,9 +118,41 @@ def push(
         uploaded_bytes=sum(file.size for file in sent.values()),
         unchanged=len(kept - sent.keys()),
         deleted=len(dropped - kept),
-        tags=tuple(one.name for one in moved),
+        tags=tuple(one.name for one in to_tag),
+        moved_tags=tuple(one.name for one in to_tag if one.name in published.tags),
+        deleted_tags=tuple(gone),
         deleted_files=tuple(sorted(dropped - kept)),
     )
+
+
+def _target(dataset: Dataset, target: str) -> str:
+    """`org/name` of a repository that a dataset can be pushed to."""
+    check_whole(dataset.uri, "push")
+    if not dataset.is_local:
+        how = "copy it to a disk first"
+        if dataset.uri.scheme == "hf":
+            how = f"`vrldata pull {dataset.uri} <folder>` makes one of it, which can be"
+        raise StoreError(f"{dataset.uri}: only a local dataset can be pushed; {how}")
+    repo_id, release = repository_of(target)
+    if release is not None:
+        raise UriError(
+            f"{target}: a push takes a repository without @release; to publish {release} and the releases "
+            f"before it, name it in front (`vrldata push {dataset.uri.location}@{release} "
+            f"hf://datasets/{repo_id}`) or with --release {release}"
+        )
+    return repo_id
+
+
+def _make_repository(api: HfApi, repo_id: str, private: bool, what: str) -> None:
+    """Make the repository if it is not there. Raises HubError where it has to be private and is not."""
+    call(what, lambda: api.create_repo(repo_id, repo_type="dataset", private=private or None, exist_ok=True))
+    # a repository that is there keeps its visibility, whatever was asked for
+    if private and not call(what, lambda: api.repo_info(repo_id, repo_type="dataset")).private:
+        raise HubError(
+            f"{what}: the repository is public, and --private only makes new ones private; nothing was sent. "
+            f"Make it private on its settings page ({api.endpoint}/datasets/{repo_id}/settings), or leave "
+            "--private out to publish"
+        )
 
 
 def _state_files(
@@ -153,84 +188,6 @@ def _state(dataset: Dataset, newest: str | None) -> Dataset:
     from vrldata.uri import DatasetUri
 
     return Opened(DatasetUri(dataset.uri.location, newest))
-
-
-def _published_releases(api: HfApi, repo_id: str, what: str, revision: str = "main") -> dict[str, str]:
-    """Digest of each release that the repository lists at a revision."""
-    import json
-
-    data = read_file(api, repo_id, RELEASES_FILE, revision, what)
-    if data is None:
-        return {}
-    try:
-        return {str(one["name"]): str(one["digest"]) for one in json.loads(data)}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise HubError(f"{what}: {RELEASES_FILE} of the repository cannot be read: {error!r}") from error
-
-
-def read_file(api: HfApi, repo_id: str, path: str, revision: str, what: str) -> bytes | None:
-    """Content of a small file of a repository; None where it has no such file."""
-    import tempfile
-    from pathlib import Path
-
-    from huggingface_hub.errors import EntryNotFoundError
-
-    def read() -> bytes | None:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                file = api.hf_hub_download(
-                    repo_id, path, repo_type="dataset", revision=revision, local_dir=folder
-                )
-            except EntryNotFoundError:
-                return None
-            return Path(file).read_bytes()
-
-    return call(what, read)
-
-
-def _check_lineage(
-    dataset: Dataset,
-    repo_id: str,
-    published: Mapping[str, str],
-    tags: Mapping[str, str],
-    releases: Sequence[Release],
-    force: bool,
-) -> None:
-    """Raises HubError where the push would lose or change a release that the repository holds."""
-    from vrldata.releases import list_releases
-
-    own = {one.name: one for one in releases}
-    lost = sorted({*published, *tags} - own.keys())
-    changed = [
-        name
-        for name, digest in published.items()
-        if name in own and own[name].digest != digest and digest not in _digests_before(own[name])
-    ]
-    if not (lost or changed) or force:
-        return
-    here = {one.name for one in list_releases(dataset)}
-    later = [name for name in lost if name in here]
-    elsewhere = [name for name in lost if name not in later]
-    parts = [f"releases that are not here: {', '.join(elsewhere)}"] if elsewhere else []
-    parts += [f"releases that came after {releases[-1].name} here: {', '.join(later)}"] if later else []
-    parts += [f"other content under the same names: {', '.join(changed)}"] if changed else []
-    advice = "Pull it into another folder and look, or push with --force to replace it"
-    if later == lost and not changed:
-        advice = (
-            f"`vrldata push {dataset.uri.location} hf://datasets/{repo_id}`, without a release, publishes "
-            f"all; with --force {releases[-1].name} becomes the newest state and what came later is dropped"
-        )
-    raise HubError(f"push to {repo_id}: the repository holds {'; '.join(parts)}. {advice}")
-
-
-def _digests_before(release: Release) -> set[str]:
-    """Digests that the name stood for before it was moved."""
-    found: set[str] = set()
-    record: Any = release.replaced
-    while record:
-        found.add(str(record.get("digest", "")))
-        record = record.get("replaced")
-    return found
 
 
 def _card_files(
@@ -324,31 +281,3 @@ def _commit(
         return str(info.oid)
 
     return call(what, commit)
-
-
-def _is_to_tag(api: HfApi, repo_id: str, release: Release, tags: Mapping[str, str], what: str) -> bool:
-    """Whether a release has no git tag yet, or was moved since it got it."""
-    if release.name not in tags:
-        return True
-    if not release.replaced:
-        return False
-    # only a release that was moved can differ from its tag; a push that was cut off may have left it so
-    listed = _published_releases(api, repo_id, what, tags[release.name])
-    return listed.get(release.name) != release.digest
-
-
-def _set_tag(api: HfApi, repo_id: str, head: str, release: Release, *, moves: bool, what: str) -> None:
-    """Set the git tag of a release to `head`."""
-    if moves:
-        call(what, lambda: api.delete_tag(repo_id, tag=release.name, repo_type="dataset"))
-    call(
-        what,
-        lambda: api.create_tag(
-            repo_id,
-            tag=release.name,
-            tag_message=release.message or None,
-            revision=head,
-            repo_type="dataset",
-            exist_ok=True,
-        ),
-    )

@@ -179,12 +179,14 @@ def _read_record(target: Path, repo_id: str) -> list[str]:
         HubError: the folder holds a dataset of another origin, or other files.
     """
     file = target / RECORD_FILE
+    if target.exists() and not target.is_dir():
+        raise HubError(f"{target}: is a file, not a folder; choose a new or an empty folder")
     if not file.is_file():
         if (target / "data").exists():
             raise HubError(
                 f"{target}: holds a dataset that was not pulled from {repo_id}; choose another folder"
             )
-        if target.exists() and (not target.is_dir() or any(one != file.parent for one in target.iterdir())):
+        if target.exists() and any(one != file.parent for one in target.iterdir()):
             raise HubError(f"{target}: holds other files and no dataset; choose a new or an empty folder")
         return []
     try:

@@ -228,16 +228,6 @@ def test_a_push_says_what_it_deletes_and_why(
     assert vrldata.open(TARGET).samples.count() == 5
 
 
-def test_a_moved_release_moves_its_tag(hub: Any, dataset: vrldata.Dataset) -> None:
-    first = dataset.push(TARGET).commit
-    add_sample(dataset, "more")
-    dataset.create_release("v1", "again", force=True)
-    report = dataset.push(TARGET)
-    assert report.tags == ("v1",)
-    assert hub.repositories["me/clips"].tags["v1"] == report.commit != first
-    assert vrldata.open(f"{TARGET}@v1").samples.count() == 6
-
-
 def test_an_interrupted_push_goes_on_where_it_stopped(
     hub: Any, dataset: vrldata.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,11 +361,10 @@ def test_a_folder_with_other_files_is_refused(hub: Any, dataset: vrldata.Dataset
     media = tmp_path / "media"
     media.mkdir()
     (media / "cat.mp4").touch()
-    for taken in (media, media / "cat.mp4"):
-        with pytest.raises(
-            HubError, match="holds other files and no dataset; choose a new or an empty folder"
-        ):
-            pull(TARGET, taken)
+    with pytest.raises(HubError, match="holds other files and no dataset; choose a new or an empty folder"):
+        pull(TARGET, media)
+    with pytest.raises(HubError, match=r"cat\.mp4: is a file, not a folder; choose a new or an empty folder"):
+        pull(TARGET, media / "cat.mp4")
     assert [path.name for path in media.iterdir()] == ["cat.mp4"]
     (media / "cat.mp4").unlink()
     assert pull(TARGET, media).downloaded > 0
@@ -393,7 +382,9 @@ def test_missing_repositories_and_releases_are_named(
         dataset.push(str(tmp_path))
     with pytest.raises(UriError, match="push takes the whole dataset"):
         vrldata.open(f"{dataset.root}?split=val").push(TARGET)
-    with pytest.raises(StoreError, match="only a local dataset"):
+    with pytest.raises(
+        StoreError, match=r"only a local dataset .* `vrldata pull hf://datasets/me/clips <folder>`"
+    ):
         vrldata.open(TARGET).push("hf://datasets/me/other")
 
 

@@ -74,7 +74,7 @@ def test_an_update_that_is_killed_shows_the_old_state_or_the_new(
         name = f"me/clips-{step}"
         target = f"hf://datasets/{name}"
         before.push(target)
-        if runs("push", killed_at=step, root=dataset.root, target=target):
+        if runs("push", killed_at=step, root=dataset.root, target=target, force=True):
             break
         copy = vrldata.open(vrldata.pull(target, tmp_path / f"killed-{step}").folder)
         states = {"old": same_content(before, copy), "new": same_content(dataset, copy)}
@@ -85,7 +85,7 @@ def test_an_update_that_is_killed_shows_the_old_state_or_the_new(
             assert vrldata.open(f"{target}@v1").samples.count() in (2, 3), step
         except UriError:
             assert "v1" not in hub.repositories[name].tags, step
-        dataset.push(target)
+        dataset.push(target, force=True)
         repository = hub.repositories[name]
         for release in dataset.list_releases():
             listed = hub.files(name, release.name)["releases.json"].data.decode()

@@ -17,10 +17,18 @@ UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
 def push(
     uri: UriArgument,
     target: Annotated[str, typer.Argument(help="hf://datasets/<org>/<name>.")],
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private",
+            help="Make the new repository private. One that is there stays as it is: where it is public, "
+            "nothing is sent.",
+        ),
+    ] = False,
     release: Annotated[str | None, typer.Option(help="Publish this release as the newest state.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace releases that are only on the Hub.")
+        bool,
+        typer.Option("--force", help="Drop releases that are only on the Hub, move tags of those made anew."),
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -82,6 +90,10 @@ def _push_text(result: dict[str, Any]) -> str:
         f"({size_text(result['uploaded_bytes'])}), {result['unchanged']} unchanged, "
         f"{result['deleted']} deleted{tags}"
     ]
+    if result["moved_tags"]:
+        lines.append(f"tags that were another release before: {', '.join(result['moved_tags'])}")
+    if result["deleted_tags"]:
+        lines.append(f"tags deleted, as their releases are not here: {', '.join(result['deleted_tags'])}")
     if result["deleted_files"]:
         # data/samples.lance, parquet/samples and the like
         folders = Counter("/".join(path.split("/")[:2]) for path in result["deleted_files"])
