@@ -2,7 +2,9 @@
 
     pass rate = correct responses / scored responses
 
-A response that was scored as wrong, for whatever reason, counts as wrong. Only responses whose `correct` is
+A response is correct as the column `correct` says: from an accuracy of 1.0 for problem types whose accuracy
+is 0 or 1, of 0.5 for graded ones, or as the import said. Another threshold counts by the accuracy anew. A
+response that was scored as wrong, for whatever reason, counts as wrong. Only responses whose `correct` is
 null, because their answer key cannot be read, are left out; they are counted and reported.
 """
 
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from vrldata.counts import counted
 from vrldata.errors import FilterError, nearest
 
 if TYPE_CHECKING:
@@ -29,28 +32,50 @@ LEARNING_FRONTIER = "pass_rate > 0 AND pass_rate < 1"
 SHOWN_RUNS = 20
 
 
-def pass_rates(dataset: Dataset, runs: Sequence[str], *, min_responses: int = 1) -> pa.Table:
+def pass_rates(
+    dataset: Dataset, runs: Sequence[str], *, min_responses: int = 1, correct_from: float | None = None
+) -> pa.Table:
     """Pass rate by sample: sample_id, pass_rate (float32), num_responses, num_correct, num_unscored.
 
     Args:
         runs: ids of the runs whose responses count together; the beginning of an id will do where one run
             alone begins so.
         min_responses: samples with fewer scored responses are left out.
+        correct_from: accuracy from which a response counts as correct, in place of the column `correct`;
+            responses without an accuracy count by `correct` all the same.
 
     Raises:
         FilterError: no response belongs to these runs; the message lists the runs that there are.
+        ConfigError: `correct_from` is not above 0 and up to 1. UriError: the dataset's URI selects rows.
     """
     from vrldata.commits import sql_text
+    from vrldata.location import check_whole
+    from vrldata.trajectory_scores import check_correct_from
 
+    check_whole(dataset.uri, "a pass rate")
+    check_correct_from(correct_from)
     listed = ", ".join(sql_text(run) for run in _run_ids(dataset, runs))
+    where = f"FROM trajectories WHERE run_id IN ({listed})"
+    right = "correct"
+    if correct_from is not None:
+        right = f"coalesce(rewards['accuracy'] >= {float(correct_from)!r}::FLOAT, correct)"
+        _tell_without_accuracy(dataset, where)
     found = dataset.sql(
-        "SELECT sample_id, (count(*) FILTER (correct) / nullif(count(correct), 0))::FLOAT AS pass_rate, "  # noqa: S608
-        "count(correct) AS num_responses, count(*) FILTER (correct) AS num_correct, "
-        "count(*) - count(correct) AS num_unscored "
-        f"FROM trajectories WHERE run_id IN ({listed}) GROUP BY sample_id ORDER BY sample_id"
+        f"SELECT sample_id, (count(*) FILTER ({right}) / nullif(count({right}), 0))::FLOAT AS pass_rate, "
+        f"count({right}) AS num_responses, count(*) FILTER ({right}) AS num_correct, "
+        f"count(*) - count({right}) AS num_unscored "
+        f"{where} GROUP BY sample_id ORDER BY sample_id"
     )
     enough = pa.compute.greater_equal(found.column("num_responses"), min_responses)
     return found.filter(enough)
+
+
+def _tell_without_accuracy(dataset: Dataset, where: str) -> None:
+    """Warn of responses that a threshold of accuracy does not reach."""
+    found = dataset.sql(f"SELECT count(correct) AS n {where} AND rewards['accuracy'] IS NULL")
+    if number := found.column("n")[0].as_py():
+        counts = counted(number, "response")
+        logger.warning("correct_from: %s without an accuracy, which `correct` counts by instead", counts)
 
 
 def _run_ids(dataset: Dataset, runs: Sequence[str]) -> list[str]:
@@ -68,7 +93,7 @@ def _run_ids(dataset: Dataset, runs: Sequence[str]) -> list[str]:
         if len(alike) != 1:
             raise FilterError(f"{dataset.uri}: {_no_single_run(run, alike, counts)}")
         if alike != [run]:
-            logger.info("--run %s: run %s", run, alike[0])
+            logger.warning("no run is called %r: counted is %r, the only one that begins so", run, alike[0])
         found += alike
     return found
 
@@ -80,7 +105,8 @@ def _no_single_run(run: str, alike: Sequence[str], counts: Mapping[str, int]) ->
     listed += [f"and {len(ids) - SHOWN_RUNS} more"] if len(ids) > SHOWN_RUNS else []
     runs = f"Runs: {', '.join(listed) or 'none'}."
     if "" in counts:
-        runs += f" {counts['']} trajectories belong to no run (--run '' counts them)."
+        stray = counted(counts[""], "trajectory")
+        runs += f" {stray} {'belongs' if counts[''] == 1 else 'belong'} to no run (--run '' counts them)."
     if alike:
         return f"{len(alike)} runs begin with {run!r}. {runs}"
     # a slip in the beginning of a long id is far from the whole id

@@ -7,13 +7,15 @@ Reading files is the work of `trajectory_files` and `trajectory_rows`, committin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.annotation_faults import FileFault, Rejection, RowFault, file_rejection, row_rejection
 from vrldata.errors import AnnotationError, nearest
+from vrldata.location import check_whole
 from vrldata.log import progress
 from vrldata.trajectory_files import read_rows
 from vrldata.trajectory_rows import (
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 ROWS_A_COMMIT = 20_000
 REJECTED_FILE = "rejected-trajectories.jsonl"
+
+_ScoreAll = Callable[[Sequence[Trajectory]], list[Trajectory]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ def import_trajectories(
     model: str = "",
     run_id: str = "",
     protocol: str = "train",
+    correct_from: float | None = None,
 ) -> ImportReport:
     """Add the responses of JSON, JSON Lines, Parquet and CSV files; those without a reward are scored.
 
@@ -112,14 +117,19 @@ def import_trajectories(
     Args:
         source: of rows that name none; `model` and `run_id` likewise.
         protocol: rules of scoring, see `tasks.PROTOCOLS`.
+        correct_from: accuracy from which a response scored here is `correct`; by default 1.0 for problem
+            types whose accuracy is 0 or 1, and 0.5 for graded ones.
 
     Raises:
-        AnnotationError: a file does not exist, or `source` or `protocol` is unknown. StoreError: the dataset
-            is read-only.
+        AnnotationError: a file does not exist, or `source` or `protocol` is unknown. ConfigError:
+            `correct_from` is not above 0 and up to 1. StoreError: the dataset is read-only.
     """
     from vrldata.commits import writable
     from vrldata.tasks.protocols import PROTOCOLS
+    from vrldata.trajectory_scores import check_correct_from, score_trajectories
 
+    check_whole(dataset.uri, "add-trajectories")
+    check_correct_from(correct_from)
     for name, value, known in (("source", source, SOURCES), ("protocol", protocol, tuple(PROTOCOLS))):
         if value not in known:
             raise AnnotationError(
@@ -133,9 +143,10 @@ def import_trajectories(
     samples = {sample.sample_id: sample for sample in dataset.iter_samples()}
     names = own_names(samples)
     defaults = ImportDefaults(source=source, model=model, run_id=run_id)
+    score = partial(score_trajectories, samples=samples, protocol=protocol, correct_from=correct_from)
     counts = _Counts()
     for path in paths:
-        _import_file(dataset, path, samples, names, defaults, protocol, counts)
+        _import_file(dataset, path, samples, names, defaults, score, counts)
     return ImportReport(
         read=counts.read,
         added=counts.added,
@@ -153,7 +164,7 @@ def _import_file(
     samples: Mapping[str, Sample],
     names: Mapping[str, str | None],
     defaults: ImportDefaults,
-    protocol: str,
+    score: _ScoreAll,
     counts: _Counts,
 ) -> None:
     from vrldata.tables import with_trajectory_ids
@@ -177,21 +188,13 @@ def _import_file(
     with progress(f"add {path.name}", total=len(identified), unit="responses") as bar:
         for start in range(0, len(identified), ROWS_A_COMMIT):
             batch = identified[start : start + ROWS_A_COMMIT]
-            _add(dataset, batch, samples, protocol, counts)
+            _add(dataset, batch, score, counts)
             bar.advance(len(batch))
 
 
-def _add(
-    dataset: Dataset,
-    batch: Sequence[Trajectory],
-    samples: Mapping[str, Sample],
-    protocol: str,
-    counts: _Counts,
-) -> None:
-    from vrldata.trajectory_scores import score_trajectories
-
+def _add(dataset: Dataset, batch: Sequence[Trajectory], score: _ScoreAll, counts: _Counts) -> None:
     fresh = _unknown(dataset, batch)
-    scored = score_trajectories(fresh, samples, protocol=protocol)
+    scored = score(fresh)
     counts.added += dataset.add_trajectories(scored)
     for before, after in zip(fresh, scored, strict=True):
         counts.given += before.reward is not None

@@ -1,4 +1,4 @@
-"""Rewards of stored responses: the scores of `tasks` as the columns of `trajectories`."""
+"""Rewards of stored responses: the scores of `tasks` as columns of `trajectories`, and which are correct."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vrldata.errors import MissingExtraError, TaskError
+from vrldata.errors import ConfigError, MissingExtraError, TaskError
 from vrldata.types import Sample, Score, Trajectory
 
 logger = logging.getLogger(__name__)
 
-CORRECT_FROM = 1.0
-"""Accuracy from which a response counts as correct: partial credit is no correct answer."""
+ZERO_ONE_TYPES = frozenset({"multiple_choice", "numerical", "boolean", "math", "preference"})
+"""Problem types whose accuracy is 0 or 1; all others are graded, such as by IoU."""
+
+_ROUNDING = 1e-9
+
+
+def success_threshold(problem_type: str, threshold: float | None = None) -> float:
+    """Accuracy from which a response counts as correct: `threshold`, else 1.0 for 0/1 types and 0.5 for
+    graded ones.
+
+    `problem_type` is a canonical name.
+    """
+    if threshold is not None:
+        return threshold
+    return 1.0 if problem_type in ZERO_ONE_TYPES else 0.5
+
+
+def check_correct_from(threshold: float | None) -> None:
+    """Raises ConfigError for a threshold that every response, or none, would reach."""
+    if threshold is not None and not 0 < threshold <= 1:
+        raise ConfigError(f"correct_from={threshold}: expected an accuracy above 0, up to 1")
+
+
+def is_correct(problem_type: str, accuracy: float | None, threshold: float | None = None) -> bool | None:
+    """The column `correct` of a response; None where it has no accuracy. See `success_threshold`."""
+    return None if accuracy is None else accuracy >= success_threshold(problem_type, threshold) - _ROUNDING
 
 
 def score_trajectories(
-    trajectories: Sequence[Trajectory], samples: Mapping[str, Sample], *, protocol: str = "train"
+    trajectories: Sequence[Trajectory],
+    samples: Mapping[str, Sample],
+    *,
+    protocol: str = "train",
+    correct_from: float | None = None,
 ) -> list[Trajectory]:
     """The trajectories in order, those without a reward scored against the answers of their samples.
 
@@ -27,6 +55,7 @@ def score_trajectories(
 
     Args:
         samples: by `sample_id`.
+        correct_from: accuracy from which a response is correct; see `success_threshold`.
     """
     places = [
         place for place, one in enumerate(trajectories) if one.correct is None and one.sample_id in samples
@@ -35,13 +64,11 @@ def score_trajectories(
     records = [record_of(samples[scored[place].sample_id], scored[place]) for place in places]
     for place, score in zip(places, _scores(records, protocol), strict=True):
         given = scored[place]
-        scored[place] = with_score(given, score) if given.reward is None else _with_correct(given, score)
+        correct = is_correct(samples[given.sample_id].problem_type, score.accuracy, correct_from)
+        if given.reward is None:
+            given = _with_rewards(given, score)
+        scored[place] = dataclasses.replace(given, correct=correct, status=given.status or score.status)
     return scored
-
-
-def _with_correct(given: Trajectory, score: Score) -> Trajectory:
-    correct = None if score.accuracy is None else score.accuracy >= CORRECT_FROM
-    return dataclasses.replace(given, correct=correct, status=given.status or score.status)
 
 
 def record_of(sample: Sample, trajectory: Trajectory) -> dict[str, Any]:
@@ -60,15 +87,14 @@ def record_of(sample: Sample, trajectory: Trajectory) -> dict[str, Any]:
     return {**further, **known}
 
 
-def with_score(trajectory: Trajectory, score: Score) -> Trajectory:
-    """The trajectory with the columns that a score fills: rewards, reward, correct, status."""
+def _with_rewards(trajectory: Trajectory, score: Score) -> Trajectory:
+    """The trajectory with the columns that a score alone fills: rewards, reward, status."""
     if score.accuracy is None:
         return dataclasses.replace(trajectory, status=score.status)
     return dataclasses.replace(
         trajectory,
         rewards={"accuracy": score.accuracy, "format": score.format, **score.parts},
         reward=score.overall,
-        correct=score.accuracy >= CORRECT_FROM,
         status=score.status,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from vrldata.trajectory_scores import is_correct
 from vrldata.types import Trajectory
 from vrleval.results import RunResult
 
@@ -31,7 +32,7 @@ def write_trajectories(uri: str, result: RunResult, model: str, run_id: str) -> 
             run_id=run_id,
             rewards={name: float(value) for name, value in prediction.parts.items()},
             reward=prediction.score,
-            correct=None if prediction.score is None else prediction.score >= 1.0,
+            correct=is_correct(prediction.problem_type, prediction.score),
             status=prediction.status,
             num_tokens=prediction.num_tokens,
             finish_reason=prediction.finish_reason,

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vrldata.errors import RolloutError
+from vrldata.trajectory_scores import success_threshold
 from vrltrain.configs import RunConfig
 from vrltrain.corrections import fresh_rows, staleness_counts
-from vrltrain.filters import DynamicSampling, success_threshold
+from vrltrain.filters import DynamicSampling
 from vrltrain.inputs import Prompt, PromptEncoder
 from vrltrain.mixing import (
     GroupPlan,

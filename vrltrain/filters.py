@@ -14,9 +14,6 @@ from vrldata.errors import ConfigError, nearest
 
 FILTER_RULES = ("std", "range")
 
-ZERO_ONE_TYPES = frozenset({"multiple_choice", "numerical", "boolean", "math", "preference"})
-"""Problem types whose accuracy is 0 or 1; all others are graded."""
-
 GroupT = TypeVar("GroupT")
 Value = float | None | Mapping[str, float | None]
 
@@ -127,14 +124,3 @@ class DynamicSampling(Generic[GroupT]):
             "filter/tries": float(self.tries),
             "filter/pending_groups": float(len(self.pending)),
         }
-
-
-def success_threshold(problem_type: str, threshold: float | None = None) -> float:
-    """Accuracy from which a response counts as right: `threshold`, else 1.0 for 0/1 types and 0.5 for
-    graded ones.
-
-    `problem_type` is a canonical name.
-    """
-    if threshold is not None:
-        return threshold
-    return 1.0 if problem_type in ZERO_ONE_TYPES else 0.5

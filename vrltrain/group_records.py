@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vrldata.trajectory_scores import is_correct
 from vrldata.types import Sample, Score, Trajectory
-from vrltrain.filters import success_threshold
 from vrltrain.rewards import Reward
 from vrltrain.types import Rollout, RolloutGroup
 
@@ -51,7 +51,6 @@ def group_trajectories(group: RolloutGroup, *, run_id: str, model: str) -> list[
         if rollout.source != "rollout":
             continue
         place = f"{run_id}\x00{group.step}\x00{group.uid}\x00{group.sample.sample_id}\x00{rollout.index}"
-        accuracy = score.accuracy
         found.append(
             Trajectory(
                 trajectory_id=hashlib.sha256(place.encode()).hexdigest(),
@@ -64,9 +63,7 @@ def group_trajectories(group: RolloutGroup, *, run_id: str, model: str) -> list[
                 policy_version=rollout.policy_version,
                 rewards=dict(reward.components),
                 reward=reward.overall,
-                correct=None
-                if accuracy is None
-                else accuracy >= success_threshold(group.sample.problem_type) - 1e-9,
+                correct=is_correct(group.sample.problem_type, score.accuracy),
                 status=score.status,
                 num_tokens=len(rollout.token_ids),
                 finish_reason=rollout.finish_reason,

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from vrldata.errors import ConfigError
+from vrldata.trajectory_scores import success_threshold
 from vrltrain.algorithms import compute_advantages
 from vrltrain.configs_algorithm import MixConfig
-from vrltrain.filters import success_threshold
 from vrltrain.response_mask import mask_from_turns
 from vrltrain.rewards import Reward
 from vrltrain.types import Rollout

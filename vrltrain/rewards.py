@@ -279,7 +279,7 @@ def group_accuracy(
     A group without scored row is in neither.
 
     Args:
-        thresholds: (B,), accuracy from which a row counts as right (`filters.success_threshold`).
+        thresholds: (B,), accuracy from which a row counts as right (`vrldata.trajectory_scores`).
     """
     means: dict[Hashable, list[float]] = {}
     passed: dict[Hashable, bool] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vrldata.trajectory_scores import success_threshold
 from vrltrain.configs import RunConfig
 from vrltrain.data_checks import known_samples
-from vrltrain.filters import success_threshold
 from vrltrain.inputs import Prompt, PromptEncoder
 from vrltrain.prompts import load_prompt
 from vrltrain.rewards import group_accuracy, reward_metrics

@@ -14,10 +14,11 @@ import typer
 
 import vrldata
 from vrldata.commits import merge_rows
-from vrldata.errors import AnnotationError, FilterError, StoreError
+from vrldata.errors import AnnotationError, ConfigError, FilterError, StoreError, UriError
 from vrldata.pass_rates import LEARNING_FRONTIER, best_of_filter, pass_rates, write_pass_rates
 from vrldata.tables import sample_to_row
 from vrldata.trajectories import import_trajectories
+from vrldata.trajectory_scores import success_threshold
 from vrldata.types import Sample, Trajectory
 
 
@@ -363,6 +364,90 @@ def test_written_pass_rates_select_the_learning_frontier(dataset: vrldata.Datase
     assert dataset.samples.count() == 5
 
 
+def grounded(dataset: vrldata.Dataset) -> vrldata.Dataset:
+    """With a sample `span` of a graded type, whose answer is 0 s to 10 s."""
+    sample = Sample(sample_id="span", problem="When?", answer="[0, 10]", problem_type="temporal_grounding")
+    merge_rows(dataset, "samples", [sample_to_row(sample)])
+    return dataset
+
+
+SPANS = ("<answer>[0, 9]</answer>", "<answer>[0, 6]</answer>", "<answer>[0, 3]</answer>")
+"""Responses with an IoU of 0.9, 0.6 and 0.3."""
+
+
+@pytest.mark.parametrize(("correct_from", "right"), [(None, 2), (0.9, 1), (0.3, 3)])
+def test_a_graded_answer_is_correct_from_a_threshold(
+    dataset: vrldata.Dataset, tmp_path: Path, correct_from: float | None, right: int
+) -> None:
+    file = write_jsonl(
+        tmp_path / "r.jsonl",
+        {"sample_id": "span", "responses": SPANS},
+        {"sample_id": "train/q0", "response": "<answer>A</answer>"},
+    )
+    import_trajectories(grounded(dataset), [file], run_id="probe", correct_from=correct_from)
+    found = by_response(dataset)
+    assert [found[response].correct for response in SPANS] == [place < right for place in range(3)]
+    assert found["<answer>A</answer>"].correct is False
+
+
+def test_a_pass_rate_is_cut_again_by_the_accuracy(
+    dataset: vrldata.Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        {"sample_id": "span", "responses": SPANS, "run": "probe"},
+        {"sample_id": "span", "response": SPANS[2], "reward": 1, "correct": True, "run": "own"},
+        {"sample_id": "train/q0", "responses": ["<answer>B</answer>", "<answer>A</answer>"], "run": "probe"},
+    ]
+    import_trajectories(grounded(dataset), [write_jsonl(tmp_path / "r.jsonl", *rows)])
+
+    def rates(runs: list[str], **options: float) -> list[float]:
+        return [row["pass_rate"] for row in pass_rates(dataset, runs, **options).to_pylist()]  # type: ignore[arg-type]
+
+    assert rates(["probe"]) == [pytest.approx(2 / 3), 0.5]
+    assert rates(["probe"], correct_from=0.9) == [pytest.approx(1 / 3), 0.5]
+    assert rates(["probe"], correct_from=0.3) == [1.0, 0.5]
+    assert not caplog.messages
+    assert rates(["own"], correct_from=0.9) == [1.0]
+    assert caplog.messages == [
+        "correct_from: 1 response without an accuracy, which `correct` counts by instead"
+    ]
+
+
+@pytest.mark.parametrize("correct_from", [0.0, 1.5, -1.0])
+def test_a_threshold_that_all_or_none_would_reach_is_refused(
+    dataset: vrldata.Dataset, correct_from: float
+) -> None:
+    add_outcomes(dataset, "probe", OUTCOMES)
+    with pytest.raises(ConfigError, match="expected an accuracy above 0, up to 1"):
+        pass_rates(dataset, ["probe"], correct_from=correct_from)
+    with pytest.raises(ConfigError, match="expected an accuracy above 0, up to 1"):
+        import_trajectories(dataset, [], correct_from=correct_from)
+
+
+def test_threshold_of_success_depends_on_the_type() -> None:
+    assert success_threshold("multiple_choice") == 1.0
+    assert success_threshold("regression") == 0.5
+    assert success_threshold("regression", 0.7) == 0.7
+
+
+def test_a_selection_of_the_uri_is_not_ignored(dataset: vrldata.Dataset) -> None:
+    selected = vrldata.open(f"{dataset.root}?split=train")
+    with pytest.raises(UriError, match="a pass rate takes the whole dataset"):
+        pass_rates(selected, ["probe"])
+    with pytest.raises(UriError, match="add-trajectories takes the whole dataset"):
+        import_trajectories(selected, [])
+
+
+def test_a_minimum_of_responses_that_no_sample_has_is_told(
+    dataset: vrldata.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from vrldata.commands.trajectories import pass_rate
+
+    add_outcomes(dataset, "probe", OUTCOMES)
+    pass_rate(dataset.root, run=["probe"], min_responses=5, write=True)
+    assert capsys.readouterr().out == "no sample has 5 scored responses or more; no pass_rate was written\n"
+
+
 def test_an_unknown_run_lists_the_runs(dataset: vrldata.Dataset) -> None:
     add_outcomes(dataset, "probe-1", OUTCOMES)
     add_outcomes(dataset, "probe-2", OUTCOMES)
@@ -371,15 +456,20 @@ def test_an_unknown_run_lists_the_runs(dataset: vrldata.Dataset) -> None:
         FilterError, match=r"'porbe-1'\. Did you mean 'probe-1'\? Runs: 'probe-1', 'probe-2'\."
     ):
         pass_rates(dataset, ["porbe-1"])
-    with pytest.raises(FilterError, match=r"2 runs begin with 'probe'.* 1 trajectories belong to no run"):
+    with pytest.raises(FilterError, match=r"2 runs begin with 'probe'.* 1 trajectory belongs to no run"):
         pass_rates(dataset, ["probe"])
 
 
-def test_the_beginning_of_a_run_will_do_where_it_is_unique(dataset: vrldata.Dataset) -> None:
+def test_the_beginning_of_a_run_will_do_where_it_is_unique(
+    dataset: vrldata.Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
     add_outcomes(dataset, "first-b19a451a", OUTCOMES)
     add_outcomes(dataset, "first", {"train/q2": [True]})
     add_outcomes(dataset, "second-b19a451a", {"train/q2": [True]})
     assert pass_rates(dataset, ["sec"])["sample_id"].to_pylist() == ["train/q2"]
+    assert caplog.messages == [
+        "no run is called 'sec': counted is 'second-b19a451a', the only one that begins so"
+    ]
     assert pass_rates(dataset, ["first"])["num_responses"].to_pylist() == [1]
 
 
@@ -426,6 +516,6 @@ def test_commands_report_and_exit_1_for_rejected_rows(
     with pytest.raises(typer.Exit) as stopped:
         add_trajectories(dataset.root, [file], run="probe")
     assert stopped.value.exit_code == 1
-    assert "1 responses read, 1 new (1 scored here" in capsys.readouterr().out
+    assert "1 response read, 1 new (1 scored here" in capsys.readouterr().out
     pass_rate(dataset.root, run=["probe"], write=True)
-    assert "pass_rate of 1 samples written" in capsys.readouterr().out
+    assert "pass_rate of 1 sample written" in capsys.readouterr().out

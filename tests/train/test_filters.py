@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vrldata.errors import ConfigError
-from vrltrain.filters import (
-    DynamicSampling,
-    has_signal,
-    keep_groups,
-    success_threshold,
-)
+from vrltrain.filters import DynamicSampling, has_signal, keep_groups
 
 
 def test_group_needs_two_scored_rows_that_differ() -> None:
@@ -62,9 +57,3 @@ def test_step_goes_on_with_what_it_has_when_its_tries_are_used() -> None:
         sampling.add([("flat", [0.0, 0.0])])
     assert sampling.exhausted
     assert sampling.take(4) == []
-
-
-def test_threshold_of_success_depends_on_the_type() -> None:
-    assert success_threshold("multiple_choice") == 1.0
-    assert success_threshold("regression") == 0.5
-    assert success_threshold("regression", 0.7) == 0.7
