@@ -70,19 +70,29 @@ def test_streaming_split_shares_the_rows(clips: vrldata.Dataset) -> None:
 
 
 def test_iterator_goes_on_at_the_row_where_it_stopped(clips: vrldata.Dataset) -> None:
-    rows = ray_iterator(clips, shuffle=1, prepare=first_level)
+    rows = ray_iterator(clips, shuffle=1, transform=first_level)
     whole = list(rows)
     assert ids(whole) == ids(clips.torch(shuffle=1))
     stopped = iter(rows)
     seen = [next(stopped) for _ in range(7)]
     state = json.loads(json.dumps(rows.state_dict()))
-    resumed = ray_iterator(clips, shuffle=1, prepare=first_level)
+    resumed = ray_iterator(clips, shuffle=1, transform=first_level)
     resumed.load_state_dict(state)
     second = ids(seen + list(resumed))
     assert state["epoch"] == 1
     assert sorted(second) == sorted(ids(whole))
     assert second != ids(whole)
     assert resumed.state_dict()["epoch"] == 2
+
+
+def test_an_iterator_takes_the_rank_of_its_process(
+    clips: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert ids(ray_iterator(clips, frames=False)) == ids(
+        ray_iterator(clips, frames=False, rank=2, world_size=3)
+    )
 
 
 def test_iterators_of_ranks_share_the_rows(clips: vrldata.Dataset) -> None:

@@ -72,9 +72,9 @@ def torch_dataset(
         from vrldata.readers import torch_rows
     except ModuleNotFoundError as error:
         raise missing_extra("torch", "build", "Dataset.torch()") from error
-    from vrldata.readers.order import select_samples
+    from vrldata.readers.order import select_samples, this_rank
 
-    place = torch_rows.this_rank(rank, world_size)
+    place = this_rank(rank, world_size)
     selection: dict[str, Any] = {"split": split, "filter": filter, "columns": columns, "limit": limit}
     order = select_samples(dataset, shuffle=shuffle, skip_missing=skip_missing, **selection)
     return torch_rows.SampleStream(
@@ -144,9 +144,9 @@ def ray_iterator(
     filter: str | None = None,
     limit: int | None = None,
     skip_missing: bool = False,
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    rank: int = 0,
-    world_size: int = 1,
+    transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
 ) -> RayIterator:
     """The rows of one rank, prefetched by Ray, that can stop at any row and go on there later.
 
@@ -165,9 +165,9 @@ def ray_iterator(
         filter: SQL predicate on `samples`, on top of the URI's.
         limit: most rows, counted after the shuffle.
         skip_missing: leave out samples that lack a clip; otherwise their row raises MissingClip.
-        prepare: a picklable function of a row that runs in Ray workers, ahead of the consumer.
-        rank: this consumer, counted from 0.
-        world_size: consumers in all; each takes every `world_size`-th row.
+        transform: a picklable function of a row that runs in Ray workers, ahead of the consumer.
+        rank: this consumer, counted from 0; None asks torch.distributed, then RANK and WORLD_SIZE.
+        world_size: consumers in all; each takes every `world_size`-th row. Goes with `rank`.
 
     Raises:
         FilterError: a predicate, a column or the split is wrong. ConfigError: rank or world size is wrong.
@@ -177,12 +177,12 @@ def ray_iterator(
         from vrldata.readers import ray_rows
     except ModuleNotFoundError as error:
         raise missing_extra("ray", "ray", "ray_iterator()") from error
-    from vrldata.readers.order import check_rank, select_samples
+    from vrldata.readers.order import select_samples, this_rank
 
-    check_rank(rank, world_size)
+    place = this_rank(rank, world_size)
     selection: dict[str, Any] = {"split": split, "filter": filter, "columns": columns, "limit": limit}
     order = select_samples(dataset, shuffle=shuffle, skip_missing=skip_missing, **selection)
-    return ray_rows.RayIterator(order, frames=frames, prepare=prepare, rank=rank, world_size=world_size)
+    return ray_rows.RayIterator(order, frames=frames, transform=transform, rank=place[0], world_size=place[1])
 
 
 def hf_dataset(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +144,21 @@ def _digest(sample_ids: pa.ChunkedArray) -> str:
     return whole.hexdigest()
 
 
-def check_rank(rank: int, world_size: int) -> None:
-    """Raises ConfigError where `rank` is none of `world_size`."""
+def this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """(rank, world size): as given, else those of torch.distributed, else of RANK and WORLD_SIZE.
+
+    Raises:
+        ConfigError: one without the other, or no rank of that many.
+    """
+    if (rank is None) != (world_size is None):
+        raise ConfigError(f"rank={rank}, world_size={world_size}: give both or none")
+    if rank is None or world_size is None:
+        # a process group that stands has imported it
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        else:
+            rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if world_size < 1 or not 0 <= rank < world_size:
         raise ConfigError(f"rank={rank}, world_size={world_size}: expected 0 <= rank < world_size")
+    return rank, world_size

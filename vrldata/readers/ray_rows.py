@@ -84,13 +84,13 @@ class RayIterator:
         order: SampleOrder,
         *,
         frames: bool,
-        prepare: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        transform: Callable[[dict[str, Any]], dict[str, Any]] | None,
         rank: int,
         world_size: int,
     ) -> None:
         self._order = order
         self._frames = frames
-        self._prepare = prepare
+        self._transform = transform
         self._rank, self._world_size = rank, world_size
         self._epoch = self._position = 0
 
@@ -103,8 +103,8 @@ class RayIterator:
         left = mine[self._position :]
         if len(left):
             stream = stream_rows(self._order, left, frames=self._frames)
-            if self._prepare is not None:
-                stream = stream.map(self._prepare)
+            if self._transform is not None:
+                stream = stream.map(self._transform)
             for row in stream.iter_rows():
                 self._position += 1
                 yield row

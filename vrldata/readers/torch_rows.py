@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch.distributed
 from torch.utils.data import IterableDataset, get_worker_info
 
 from vrldata.errors import ConfigError
 from vrldata.readers.clips import ClipReader
-from vrldata.readers.order import SampleOrder, check_rank
+from vrldata.readers.order import SampleOrder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,20 +133,3 @@ class SampleStream(IterableDataset):  # type: ignore[type-arg,misc]
         self._epoch, self._position = self._order.restore(state)
         self._worker_rows = int(state.get("worker_rows", 0))
         self._through = False
-
-
-def this_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """(rank, world size): as given, else those of torch.distributed, else of RANK and WORLD_SIZE.
-
-    Raises:
-        ConfigError: one without the other, or no rank of that many.
-    """
-    if (rank is None) != (world_size is None):
-        raise ConfigError(f"rank={rank}, world_size={world_size}: give both or none")
-    if rank is None or world_size is None:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        else:
-            rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    check_rank(rank, world_size)
-    return rank, world_size
