@@ -6,22 +6,20 @@
                      with responses a completion, for supervised training; samples without one are left out
     webdataset       tar shards with <key>.json and the decoded frames as <key>.<n>.npy, uint8 (T, H, W, 3)
 
-Media paths are written relative as they are stored, or under `video_root`.
+Media paths are written relative as they are stored, or under `video_root`. A folder holds one export: a folder
+with files of the same kind that the export would not replace is refused, so that nothing is mixed or lost.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import logging
-import tarfile
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrldata.errors import ConfigError, MissingClip, StoreError, nearest
-from vrldata.log import progress
+from vrldata.errors import ConfigError, StoreError, nearest
 from vrldata.types import Sample, Trajectory
 
 if TYPE_CHECKING:
@@ -29,16 +27,18 @@ if TYPE_CHECKING:
 
     from vrldata.dataset import Dataset
 
-logger = logging.getLogger(__name__)
-
 SUPERVISED = ("trl",)
 """Formats whose rows with responses are for supervised training: a sample without one has no row there."""
 FORMATS = ("jsonl", "parquet", "verl", "trl", "webdataset")
-ENDINGS: Mapping[str, str] = {"jsonl": ".jsonl"}
+ENDINGS: Mapping[str, str] = {"jsonl": ".jsonl", "webdataset": ".tar"}
 """Endings of the files of a split; Parquet for the others."""
 DEFAULT_SHARD_BYTES = 1 << 30
+SHARD_NUMBER = "-[0-9]{6}"
+"""Pattern of what follows the split in the name of a shard."""
+SHOWN_FILES = 5
+"""Files that a message lists."""
 
-_Responses = list[Trajectory] | None
+Responses = list[Trajectory] | None
 """The best responses of a sample, best first; None where none are asked for."""
 
 
@@ -91,14 +91,16 @@ def export(
     """Write the selected samples into the folder `out`, a file for each split (shards for WebDataset).
 
     Args:
-        best: also the best-rewarded responses of each sample, at most this many; 0 for none. TRL rows are
-            then of the samples with one alone.
+        best: also the best-rewarded responses of each sample, at most this many and each text once; 0 for
+            none. TRL rows are then of the samples with one alone.
         min_reward: reward from which a response is one of the best.
 
     Raises:
-        ConfigError: unknown format. FilterError: the predicate is wrong. StoreError: `out` cannot be written,
-            or nothing is selected.
+        ConfigError: unknown format. FilterError: the predicate is wrong. StoreError: `out` cannot be written
+            or holds another export, or nothing is selected.
     """
+    from vrldata.export_shards import write_shards
+
     if output_format not in FORMATS:
         raise ConfigError(
             f"format {output_format!r}: choose {', '.join(FORMATS)}.{nearest(output_format, FORMATS)}"
@@ -119,12 +121,13 @@ def export(
     responses = {one.sample_id: chosen.get(one.sample_id, []) if best else None for one in samples}
     folder = Path(out).expanduser()
     splits = dict.fromkeys(sample.split or "train" for sample in samples)
+    _check_folder(folder, [_file_name(name) for name in splits], output_format)
     files: list[str] = []
     skipped: dict[str, str] = {}
     for name in splits:
         members = [sample for sample in samples if (sample.split or "train") == name]
         if output_format == "webdataset":
-            files += _write_shards(dataset, members, responses, folder / _file_name(name), options, skipped)
+            files += write_shards(dataset, members, responses, folder / _file_name(name), options, skipped)
             continue
         make = _ROWS[output_format]
         rows = [row for sample in members for row in make(sample, responses[sample.sample_id], options)]
@@ -151,7 +154,7 @@ def _best_responses(dataset: Dataset, best: int, min_reward: float) -> dict[str,
     return found
 
 
-def annotation_row(sample: Sample, responses: _Responses, options: ExportOptions) -> dict[str, Any]:
+def annotation_row(sample: Sample, responses: Responses, options: ExportOptions) -> dict[str, Any]:
     """The row of the annotation schema that `vrldata build` reads as this sample."""
     row: dict[str, Any] = {
         # the whole id keeps the ids of a rebuilt dataset; the own one is for other tools
@@ -180,12 +183,12 @@ def annotation_row(sample: Sample, responses: _Responses, options: ExportOptions
 
 
 def _annotation_rows(
-    sample: Sample, responses: _Responses, options: ExportOptions
+    sample: Sample, responses: Responses, options: ExportOptions
 ) -> Iterator[dict[str, Any]]:
     yield annotation_row(sample, responses, options)
 
 
-def _verl_rows(sample: Sample, responses: _Responses, options: ExportOptions) -> Iterator[dict[str, Any]]:
+def _verl_rows(sample: Sample, responses: Responses, options: ExportOptions) -> Iterator[dict[str, Any]]:
     yield {
         "data_source": sample.data_source or sample.problem_type,
         "prompt": [{"role": "user", "content": _with_placeholders(sample, options)}],
@@ -207,7 +210,7 @@ def _verl_rows(sample: Sample, responses: _Responses, options: ExportOptions) ->
     }
 
 
-def _trl_rows(sample: Sample, responses: _Responses, options: ExportOptions) -> Iterator[dict[str, Any]]:
+def _trl_rows(sample: Sample, responses: Responses, options: ExportOptions) -> Iterator[dict[str, Any]]:
     content = [
         *({"type": "video", "text": None} for _ in sample.videos),
         *({"type": "image", "text": None} for _ in sample.images),
@@ -229,7 +232,7 @@ def _trl_rows(sample: Sample, responses: _Responses, options: ExportOptions) -> 
         yield {**row, "completion": [{"role": "assistant", "content": text}], "reward": one.reward}
 
 
-_ROWS: Mapping[str, Callable[[Sample, _Responses, ExportOptions], Iterator[dict[str, Any]]]] = {
+_ROWS: Mapping[str, Callable[[Sample, Responses, ExportOptions], Iterator[dict[str, Any]]]] = {
     "jsonl": _annotation_rows,
     "parquet": _annotation_rows,
     "verl": _verl_rows,
@@ -262,6 +265,21 @@ def _file_name(split: str) -> str:
     """`split` as a file name: a split is text of the data, and must not leave the folder."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in split).lstrip(".")
     return name[:100] or "split"
+
+
+def _check_folder(folder: Path, stems: list[str], output_format: str) -> None:
+    """Raises StoreError where `folder` holds files of this format that an export of these splits leaves."""
+    ending = ENDINGS.get(output_format, ".parquet")
+    number = SHARD_NUMBER if output_format == "webdataset" else ""
+    own = re.compile(f"(?:{'|'.join(map(re.escape, stems))}){number}{re.escape(ending)}")
+    present = sorted(path.name for path in folder.glob(f"[!.]*{ending}")) if folder.is_dir() else []
+    others = [name for name in present if not own.fullmatch(name)]
+    if others:
+        more = f" and {len(others) - SHOWN_FILES} more" if len(others) > SHOWN_FILES else ""
+        raise StoreError(
+            f"{folder}: holds {', '.join(others[:SHOWN_FILES])}{more}, which this export would not replace:"
+            " choose another folder, or delete what is not needed"
+        )
 
 
 def _write_rows(rows: list[dict[str, Any]], path: Path, output_format: str) -> None:
@@ -309,77 +327,3 @@ def _types() -> dict[str, dict[str, Any]]:
         },
         "trl": {"images": texts, "videos": texts, "options": texts},
     }
-
-
-def _write_shards(
-    dataset: Dataset,
-    samples: list[Sample],
-    responses: Mapping[str, _Responses],
-    stem: Path,
-    options: ExportOptions,
-    skipped: dict[str, str],
-) -> list[str]:
-    """WebDataset shards `<split>-000000.tar` …; a sample whose clips are missing is left out and told."""
-    from vrldata.rows_output import whole_file
-
-    files: list[str] = []
-    entries = _shard_entries(dataset, samples, responses, options, skipped)
-    pending = next(entries, None)
-    while pending is not None:
-        path = stem.with_name(f"{stem.name}-{len(files):06d}.tar")
-        with whole_file(path) as file, tarfile.open(fileobj=file, mode="w") as shard:
-            while pending is not None and (file.tell() == 0 or file.tell() < options.shard_bytes):
-                for name, data in pending:
-                    entry = tarfile.TarInfo(name)
-                    entry.size = len(data)
-                    shard.addfile(entry, io.BytesIO(data))
-                pending = next(entries, None)
-        files.append(str(path))
-    return files
-
-
-def _shard_entries(
-    dataset: Dataset,
-    samples: list[Sample],
-    responses: Mapping[str, _Responses],
-    options: ExportOptions,
-    skipped: dict[str, str],
-) -> Iterator[list[tuple[str, bytes]]]:
-    """Names and contents of the files of each sample."""
-    with progress("export", total=len(samples), unit="samples") as bar:
-        for index, sample in enumerate(samples):
-            try:
-                clips = dataset.clips_of(sample)
-            except (MissingClip, StoreError) as error:
-                logger.warning("%s is left out: %s", sample.sample_id, error)
-                skipped[sample.sample_id] = str(error)
-                bar.advance()
-                continue
-            key = f"{index:09d}"
-            row = annotation_row(sample, responses[sample.sample_id], options)
-            row["clips"] = [_clip_facts(clip) for clip in clips]
-            entries = [(f"{key}.json", json.dumps(row, ensure_ascii=False).encode())]
-            entries += [(f"{key}.{place}.npy", _npy(clip.frames)) for place, clip in enumerate(clips)]
-            bar.advance()
-            yield entries
-
-
-def _clip_facts(clip: Any) -> dict[str, Any]:
-    meta = clip.metadata
-    return {
-        "video_path": clip.video_path,
-        "kind": clip.kind,
-        "fps": meta.fps,
-        "frame_indices": meta.frame_indices.tolist(),
-        "timestamps": meta.timestamps.tolist(),
-        "duration": meta.duration,
-        "total_num_frames": meta.total_num_frames,
-    }
-
-
-def _npy(frames: Any) -> bytes:
-    import numpy as np
-
-    data = io.BytesIO()
-    np.save(data, frames, allow_pickle=False)
-    return data.getvalue()

@@ -142,7 +142,8 @@ def write_pass_rates(dataset: Dataset, rates: pa.Table) -> int:
 
 
 def best_of_filter(best: int = 1, min_reward: float = 0.0) -> str:
-    """The predicate on trajectories that keeps the `best` best-rewarded ones of each sample.
+    """The predicate on trajectories that keeps the `best` best-rewarded ones of each sample; of those with
+    the same response only one.
 
     It works wherever predicates do: `iter_trajectories(filter=…)`, a URI's `filter=`, `vrldata export`.
 

@@ -9,7 +9,8 @@ dataset's release and nothing else: no file, no network, no setting. Besides Duc
 
 over `problem` of samples and `response` of trajectories, served by Lance's full-text index, and the view
 
-    best_of(1, 0.9)                the best trajectory of each sample among those with a reward from 0.9 on
+    best_of(1, 0.9)                the best trajectory of each sample among those with a reward from 0.9 on,
+                                   for a larger number with different responses
 
 The predicates of dataset URIs are read by the same grammar (`filter_rows`).
 """
@@ -71,9 +72,10 @@ LONG_STATEMENT_CHARS = 10_000
 SHOWN_CHARS = 200
 _PARSED: dict[str, dict[str, Any]] = {}
 _BEST_OF_VIEW = (
-    "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM trajectories "
-    "WHERE reward >= min_reward QUALIFY row_number() OVER "
-    "(PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
+    "CREATE TEMP MACRO best_of(num_best, min_reward) AS TABLE SELECT * FROM ("
+    "SELECT * FROM trajectories WHERE reward >= min_reward QUALIFY row_number() OVER "
+    "(PARTITION BY sample_id, response ORDER BY reward DESC, trajectory_id) = 1) "
+    "QUALIFY row_number() OVER (PARTITION BY sample_id ORDER BY reward DESC, trajectory_id) <= num_best"
 )
 
 

@@ -167,6 +167,48 @@ def test_rows_for_supervised_training_have_a_response(
         export(dataset, tmp_path / "none", "trl", best=1, min_reward=0.9)
 
 
+def test_equal_responses_are_one(tmp_path: Path, make_dataset: Callable[..., vrldata.Dataset]) -> None:
+    made = make_dataset(tmp_path / "clips", 1)
+    made.add_trajectories(
+        Trajectory(
+            trajectory_id=f"{run}-{text}",
+            sample_id="s0",
+            response=text,
+            source="eval",
+            run_id=run,
+            reward=reward,
+        )
+        for run in ("a", "b")
+        for text, reward in (("same", 0.9), (f"own of {run}", 0.8 if run == "a" else 0.7))
+    )
+    report = export(made, tmp_path / "sft", "trl", best=2)
+    rows = pq.read_table(report.files[0]).to_pylist()
+    assert [row["completion"][0]["content"][0]["text"] for row in rows] == ["same", "own of a"]
+    report = export(made, tmp_path / "jsonl", "jsonl", best=9)
+    [row] = map(json.loads, Path(report.files[0]).read_text().splitlines())
+    assert row["offline_output"] == ["same", "own of a", "own of b"]
+
+
+@pytest.mark.parametrize("output_format", ["jsonl", "trl", "webdataset"])
+def test_a_folder_with_files_of_another_export_is_refused(
+    dataset: vrldata.Dataset, tmp_path: Path, output_format: str
+) -> None:
+    export(dataset, tmp_path, output_format)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(StoreError, match=r"holds val.*, which this export would not replace: choose another"):
+        export(dataset, tmp_path, output_format, split="train")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    export(dataset, tmp_path, output_format)
+    assert {path.name for path in tmp_path.iterdir()} == before.keys()
+
+
+def test_shards_of_a_longer_export_do_not_stay(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    long = export(dataset, tmp_path, "webdataset", options=ExportOptions(shard_bytes=1))
+    short = export(dataset, tmp_path, "webdataset")
+    assert len(short.files) < len(long.files)
+    assert sorted(map(str, tmp_path.iterdir())) == sorted(short.files)
+
+
 def test_webdataset_shards_load_with_webdataset(dataset: vrldata.Dataset, tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     options = ExportOptions(shard_bytes=40_000)

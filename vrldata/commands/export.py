@@ -9,17 +9,24 @@ from typing import Annotated, Any
 import typer
 
 from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
+from vrldata.counts import counted
 
 
 def export(
     uri: Annotated[str, typer.Argument(help="Dataset URI.")],
     output_format: Annotated[str, typer.Option("--format", help="jsonl, parquet, verl, trl or webdataset.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; a file for each split.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder to write, a file for each split; for this export alone."),
+    ],
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
     filter: Annotated[str | None, typer.Option(help="SQL predicate on samples.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Most samples.")] = None,
     best: Annotated[
-        int, typer.Option(min=0, help="Best responses of each sample to add; trl leaves out samples without.")
+        int,
+        typer.Option(
+            min=0, help="Best distinct responses of each sample to add; trl leaves out samples without."
+        ),
     ] = 0,
     min_reward: Annotated[float, typer.Option(help="Reward from which a response is one of them.")] = 0.0,
     video_root: Annotated[str | None, typer.Option(help="Folder to put before media paths.")] = None,
@@ -55,13 +62,13 @@ def export(
 
 
 def _text(result: dict[str, Any]) -> str:
-    counted = f"{result['num_samples']} samples"
+    samples = counted(result["num_samples"], "sample")
     with_response = result["num_with_response"]
     if with_response is not None and with_response == result["num_samples"]:
-        counted = f"{with_response} of {result['num_selected']} samples with a response"
+        samples = f"{with_response} of {counted(result['num_selected'], 'sample')} with a response"
     elif with_response is not None:
-        counted += f", {with_response} of them with a response,"
-    lines = [f"{counted} in {', '.join(result['files'])}"]
+        samples += f", {with_response} of them with a response,"
+    lines = [f"{samples} in {', '.join(result['files'])}"]
     lines += [f"left out: {reason}" for reason in result["skipped"][:20]]
     if len(result["skipped"]) > 20:
         lines.append(f"… and {len(result['skipped']) - 20} more left out")
