@@ -161,7 +161,8 @@ def _answer_text(value: Any, field: str, problem_type: str, *, several: bool) ->
     if isinstance(value, list | tuple | dict):
         kind = "an object" if isinstance(value, dict) else "a list"
         if problem_type in JSON_TYPES:
-            return json.dumps(value, ensure_ascii=False)
+            # numbers of a table may be decimals
+            return json.dumps(value, ensure_ascii=False, default=str)
         if several and kind == "a list":
             return ", ".join(str(item) for item in value)
         raise RowFault(
@@ -250,13 +251,7 @@ def _check_spans(text: str, field: str, value: Any) -> None:
     Raises:
         RowFault: no two numbers, an end before its start, or a negative time.
     """
-    try:
-        parsed = time_value(json.loads(text))[0]
-    except ValueError:
-        parsed = None
-    spans = spans_in_text(text, whole=True) if parsed is None else None
-    if spans is None:
-        spans = _pairs(parsed)
+    spans = _spans_in(text)
     if not spans:
         raise RowFault(
             "bad_answer",
@@ -276,33 +271,35 @@ def _check_spans(text: str, field: str, value: Any) -> None:
             )
 
 
-def _pairs(value: Any) -> list[tuple[float, float]]:
-    """Spans of a parsed answer in their order, or none when it holds no pairs of times."""
-    items = value if isinstance(value, list) and value and isinstance(value[0], list | dict) else [value]
-    spans = []
-    for item in items:
-        pair = [item.get("start"), item.get("end")] if isinstance(item, dict) else item
-        try:
-            ordered = spans_of(pair, reorder=True)
-        except UnreadableAnswerError:
-            return []
-        start, end = ordered[0]
-        spans.append((end, start) if _is_reversed(pair) else (start, end))
+def _spans_in(text: str) -> list[tuple[float, float]]:
+    """Spans of an answer as they are written, the reversed ones too; none where it holds no spans."""
+    try:
+        value = time_value(json.loads(text))[0]
+    except (ValueError, RecursionError):
+        return spans_in_text(text, whole=True)
+    try:
+        return [span for item in _items(value) for span in _as_written(item)]
+    except (UnreadableAnswerError, RecursionError):
+        return []
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and value and isinstance(value[0], list | dict) else [value]
+
+
+def _as_written(value: Any) -> list[tuple[float, float]]:
+    """Raises UnreadableAnswerError where `value` is no span."""
+    spans = spans_of(value, reorder=True)
+    try:
+        spans_of(value)
+    except UnreadableAnswerError:
+        return [(end, start) for start, end in spans]
     return spans
-
-
-def _is_reversed(pair: Any) -> bool:
-    return read_time(pair[1]) < read_time(pair[0])
 
 
 def last_second(text: str) -> float | None:
     """The latest time that a grounding answer names, in seconds; None when it names none."""
-    try:
-        value = time_value(json.loads(text))[0]
-    except ValueError:
-        value = None
-    spans = spans_in_text(text, whole=True) if value is None else _pairs(value)
-    return max((end for _, end in spans), default=None)
+    return max((max(span) for span in _spans_in(text)), default=None)
 
 
 def clock(value: Any) -> float:

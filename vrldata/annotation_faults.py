@@ -149,7 +149,8 @@ def located(file: str, line: int | None, row: int | None, field: str | None, tex
         place += f", row {row} from 0"
     if field is not None:
         place += f", field {field!r}"
-    return f"{place}: {text}"
+    # bytes of another encoding, in a file or in its name, would keep the message from being written
+    return f"{place}: {text}".encode("utf-8", "backslashreplace").decode()
 
 
 def row_rejection(fault: RowFault, file: str, line: int | None, row: int | None) -> Rejection:
@@ -220,7 +221,7 @@ def write_rejected(path: str | Path, rejected: Iterable[Rejection]) -> int:
     count = 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             for rejection in rejected:
                 stream.write(json.dumps(asdict(rejection), ensure_ascii=False) + "\n")
                 count += 1

@@ -164,6 +164,8 @@ def _kind(value: Any) -> str:
 def _line_rows(text: JsonText) -> Iterator[RawRow]:
     index = 0
     for line, content, last in _lines(text):
+        # files that were joined bring their byte order marks along
+        content = content.lstrip("\ufeff")
         if not content.strip():
             continue
         try:

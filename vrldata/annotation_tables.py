@@ -88,6 +88,9 @@ def _delimiter(header: str, field: str) -> str:
 
 def _header(cells: Sequence[str], line: int, check: ColumnCheck) -> list[str]:
     names = [cell.strip() for cell in cells]
+    if any(_LONE.search(name) for name in names):
+        text = "the bytes of the header are not UTF-8: save the file with the encoding UTF-8"
+        raise FileFault("not_utf8", text, line=line)
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice:
         raise FileFault(
@@ -167,7 +170,8 @@ def parquet_rows(path: Path, file: OpenFile, names: FieldNames | None = None) ->
     try:
         table = pq.ParquetFile(source)
         yield from _table_rows(table.schema_arrow.names, table.iter_batches(batch_size=_BATCH_ROWS), names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        # what is no text here is the name of a column
         raise FileFault("damaged_file", f"damaged Parquet file: {_first_line(error)}") from error
 
 

@@ -200,7 +200,8 @@ def _read_file(reader: _Reader, path: Path, label: str | None = None) -> None:
     def notify(reason: str, text: str, line: int | None) -> None:
         reader.notice(label, line, None, None, reason, text)
 
-    name = path.name.split(".")[0] or path.name
+    # ids begin with it, and a name of the disk may be no text
+    name = (path.name.split(".")[0] or path.name).encode("utf-8", "backslashreplace").decode()
     reader.read(label, name, path.parent, read_rows(path, notify, reader.names))
 
 

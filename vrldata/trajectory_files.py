@@ -73,7 +73,7 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
             for fields, fault in batch_rows(batch):
                 yield RawRow(line=None, row=index, fields=fields, fault=fault)
                 index += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise FileFault("damaged_file", f"damaged Parquet file, copy it again: {reason}") from error
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def rejection(found: Annotations) -> str:
         ("a.json", "\n\n  " + json.dumps(rows(3)) + "\n\n"),
         ("a.jsonl", lines(rows(3))),
         ("a.jsonl", lines(rows(3)).rstrip("\n")),
+        ("a.jsonl", "".join("\ufeff" + line for line in lines(rows(3)).splitlines(keepends=True))),
         ("a.jsonl", lines(rows(3)).replace("\n", "\r\n")),
         ("a.jsonl", lines(rows(3)).replace("\n", "\n\n")),
         ("a.jsonl", "\n".join(json.dumps(row, indent=1) for row in rows(3))),
@@ -932,6 +934,48 @@ def test_a_python_list_in_a_cell_is_named_with_the_way_out(tmp_path: Path, field
     found = read(tmp_path, table.getvalue(), "rows.csv")
     assert "Python list as text: write JSON" in rejection(found)
     assert found.rejected[0].field == field
+
+
+def test_a_header_of_another_encoding_is_refused_with_a_message_that_can_be_written(tmp_path: Path) -> None:
+    found = read(tmp_path, "id,question,réponse\n1,Who?,Ann\n".encode("latin-1"), "rows.csv")
+    assert "the bytes of the header are not UTF-8" in rejection(found)
+    assert write_rejected(tmp_path / "rejected.jsonl", found.rejected) == 1
+
+
+def test_a_parquet_column_whose_name_is_no_text_damages_the_file(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{**ROW, "notes": "x"}]), tmp_path / "rows.parquet")
+    data = (tmp_path / "rows.parquet").read_bytes().replace(b"notes", b"n\xf4\xfftes"[:5])
+    assert "damaged Parquet file" in rejection(read(tmp_path, data, "rows.parquet"))
+
+
+@pytest.mark.parametrize(
+    "answer", [{"time": "1 to 2"}, ["1 to 2"], [[[1, 2], [3, 4]]], {"start_time": 1, "end_time": 2}]
+)
+def test_spans_in_any_form_that_the_scorer_reads_are_taken(answer: Any) -> None:
+    found = read_row(problem_type="temporal grounding", options=..., solution=answer)
+    assert [json.loads(sample.answer) for sample in found.samples] == [answer]
+
+
+def test_a_reversed_span_inside_a_text_is_found() -> None:
+    found = read_row(problem_type="temporal grounding", options=..., solution={"time": "5 to 2"})
+    assert "the end (2 s) lies before the start (5 s)" in rejection(found)
+
+
+def test_decimals_of_a_table_are_numbers_of_an_answer(tmp_path: Path) -> None:
+    row = {**ROW, "problem_type": "temporal grounding", "solution": [Decimal("0.50"), Decimal("1.25")]}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "rows.parquet")
+    [sample] = read_annotations([tmp_path / "rows.parquet"], video_root=tmp_path).samples
+    assert sample.answer == '["0.50", "1.25"]'
+
+
+def test_messages_about_bytes_that_are_no_text_can_be_written(tmp_path: Path) -> None:
+    content = lines(rows(1)).encode() + b'{"problem": "a \\\xff"}\n'
+    found = read(tmp_path, content, os.fsdecode(b"n\xffme.jsonl"))
+    assert "unknown escape" in found.rejected[0].message.encode().decode()
+    assert [sample.sample_id.encode() for sample in found.samples] == [b"n\\udcffme/0"]
+    assert write_rejected(tmp_path / "rejected.jsonl", found.rejected) == 1
+    [written] = (tmp_path / "rejected.jsonl").read_text().splitlines()
+    assert json.loads(written)["message"] == found.rejected[0].message
 
 
 def test_letters_before_the_texts_of_an_object_are_not_doubled() -> None:
