@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image, ImageDraw
 
 from vrldata.answer_marks import AnswerMarks, Box, answer_marks
+from vrldata.counts import counted
 from vrldata.sheet_text import SheetFont, sheet_font
 
 if TYPE_CHECKING:
@@ -61,6 +62,21 @@ def marks_of(item: SheetItem) -> AnswerMarks:
         return AnswerMarks()
     source = item.clips[0].metadata
     return answer_marks(item.sample, width=source.source_width, height=source.source_height)
+
+
+def shown_options(options: Sequence[str]) -> list[str]:
+    """Options with the letters that answers name them by.
+
+    >>> shown_options(["circle", "square"]), shown_options(["(B) left", "(C) right"])
+    (['A. circle', 'B. square'], ['(B) left', '(C) right'])
+    """
+    from vrldata.tasks.choices import letter_options, split_option
+
+    own = [split_option(option)[0] for option in options]
+    lettered = letter_options(options)
+    if own == [letter for letter, _ in lettered]:
+        return list(options)
+    return [f"{letter}. {text}" for letter, text in lettered]
 
 
 def contact_sheet(items: Sequence[SheetItem]) -> Image.Image:
@@ -157,7 +173,7 @@ def _sheet(item: SheetItem) -> Image.Image:
             facts.append(f"pass rate {sample.pass_rate:.2f}")
         page.text("  ·  ".join(fact for fact in facts if fact), small, FAINT, most=2)
         page.text(sample.problem, body)
-        for option in sample.options:
+        for option in shown_options(sample.options):
             page.text(option, body, most=3, indent=20)
         page.text(f"Answer: {sample.answer}", body, ANSWER, most=4)
         page.top += GAP
@@ -241,10 +257,9 @@ def _verdict_colour(trajectory: Trajectory) -> str:
 
 def responses_facts(item: SheetItem) -> str:
     """One line: how many responses there are, scored, correct and shown."""
-    plural = "" if item.num_responses == 1 else "s"
     shown = f", best {len(item.trajectories)} shown" if item.num_responses > len(item.trajectories) else ""
     correct = f"{item.num_correct} of {item.num_scored} scored correct"
-    return f"{item.num_responses} response{plural}, {correct}{shown}"
+    return f"{counted(item.num_responses, 'response')}, {correct}{shown}"
 
 
 def trajectory_facts(trajectory: Trajectory) -> str:

@@ -6,8 +6,8 @@
                      with responses a completion, for supervised training; samples without one are left out
     webdataset       tar shards with <key>.json and the decoded frames as <key>.<n>.npy, uint8 (T, H, W, 3)
 
-Media paths are written relative as they are stored, or under `video_root`. A folder holds one export: a folder
-with files of the same kind that the export would not replace is refused, so that nothing is mixed or lost.
+Media paths are written relative as they are stored, or under `video_root`. A folder holds one export: one
+with files of the same kind that would not be replaced is refused, so that nothing is mixed or lost.
 """
 
 from __future__ import annotations

@@ -45,11 +45,15 @@ def resolve_clip_id(dataset: Dataset, video_path: str, spec: SamplingSpec) -> st
 def missing_media(dataset: Dataset, sample: Sample) -> str:
     """Why a sample has no clips, in one line: the failures of its media."""
     media = [normalise_video_path(path) for path in (*sample.videos, *sample.images)]
-    listed = ", ".join(sql_text(path) for path in media)
-    rows = dataset.lance("failures").to_table(filter=f"video_path IN ({listed})", columns=["reason"])
-    reasons = list(dict.fromkeys(rows.column("reason").to_pylist()))
-    why = "; ".join(reasons) if reasons else "run `vrldata build` over it"
+    why = _failures(dataset, media) or "run `vrldata build` over it"
     return f"{dataset.uri}: sample {sample.sample_id!r} has {len(media)} media but no clips for all: {why}"
+
+
+def _failures(dataset: Dataset, media: Sequence[str]) -> str:
+    """Why media could not be decoded, in the decoder's words, each reason once; empty where none failed."""
+    listed = ", ".join(map(sql_text, media))
+    rows = dataset.lance("failures").to_table(filter=f"video_path IN ({listed})", columns=["reason"])
+    return "; ".join(dict.fromkeys(rows.column("reason").to_pylist()))
 
 
 def nearest_sample(dataset: Dataset, sample_id: str) -> str:
@@ -94,7 +98,8 @@ def _why_missing(dataset: Dataset, path: str, spec: SamplingSpec, clip_id: str) 
         return f"{start}: it could not be decoded: {failed.column('reason')[0].as_py()}"
     others = _stored_specs(dataset, path)
     if not others:
-        return f"{start}, and none for any other: run `vrldata build` over it, or check the path"
+        why = _failures(dataset, [path]) or "run `vrldata build` over it, or check the path"
+        return f"{start}, and none for any other: {why}"
     return f"{start}, {spec_text(spec)}; stored are: {_listed(others)}"
 
 
@@ -107,9 +112,8 @@ def only_spec(dataset: Dataset, video_path: str) -> SamplingSpec:
     path = normalise_video_path(video_path)
     specs = _stored_specs(dataset, path)
     if not specs:
-        raise MissingClip(
-            f"{dataset.uri}: no frames of {path!r}: run `vrldata build` over it, or check the path"
-        )
+        why = _failures(dataset, [path]) or "run `vrldata build` over it, or check the path"
+        raise MissingClip(f"{dataset.uri}: no frames of {path!r}: {why}")
     if len(specs) > 1:
         raise MissingClip(
             f"{dataset.uri}: frames of {path!r} are stored under {len(specs)} sampling specs, name one: "

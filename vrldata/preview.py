@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrldata.counts import counted
 from vrldata.errors import MissingClip, StoreError
 from vrldata.types import Clip, Sample, Trajectory
 
@@ -214,7 +215,8 @@ def _write_png(items: Sequence[SheetItem], path: Path) -> None:
     picture = contact_sheet(items)
     if picture.height > MOST_PNG_HEIGHT:
         raise StoreError(
-            f"{path}: {len(items)} samples make a picture of {picture.height} pixels; lower --limit"
+            f"{path}: a picture of {counted(len(items), 'sample')} would be {picture.height} pixels high; "
+            "lower --limit"
         )
     with whole_file(path) as file:
         picture.save(file, format="PNG", optimize=True)
@@ -237,11 +239,12 @@ def _write_html(items: Sequence[SheetItem], path: Path, *, title: str) -> None:
 
 def _card(item: SheetItem) -> dict[str, Any]:
     """One sample as the template takes it."""
-    from vrldata.contact_sheet import marks_of, responses_facts, trajectory_facts
+    from vrldata.contact_sheet import marks_of, responses_facts, shown_options, trajectory_facts
 
     marks = marks_of(item)
     return {
         "sample": item.sample,
+        "options": shown_options(item.sample.options) if item.sample else [],
         "trouble": item.trouble,
         "spans": marks.spans,
         "clips": [_clip_card(clip, marks) for clip in item.clips],

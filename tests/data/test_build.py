@@ -204,7 +204,7 @@ def test_a_first_build_with_two_equal_files_says_why_one_was_reused(
     rows.write_text("".join(json.dumps(row(name, name)) + "\n" for name in ("a.mp4", "same.mp4")))
     command([str(rows)], str(tmp_path / "clips"), videos, max_frames=8, workers=0)
     said = capsys.readouterr().out
-    assert "1 clips decoded, 1 reused (stored before, or equal to another file), 0 failed" in said
+    assert "1 clip decoded, 1 reused (stored before, or equal to another file), 0 failed" in said
     assert " KB in " in said or " MB in " in said
 
 
@@ -256,6 +256,10 @@ def test_what_cannot_be_decoded_is_recorded_with_its_reason(dataset: vrldata.Dat
         dataset.clips_of(dataset.sample("rows/2"))
     with pytest.raises(vrldata.MissingClip, match="text file"):
         dataset.clip("text.mp4", SPEC)
+    with pytest.raises(vrldata.MissingClip, match=r"no frames of 'text\.mp4': .*text file"):
+        dataset.clip("text.mp4")
+    with pytest.raises(vrldata.MissingClip, match=r"none for any other: .*text file"):
+        dataset.clip("text.mp4", vrldata.SamplingSpec(fps=7))
 
 
 def test_a_failed_file_is_tried_again_when_it_changes_or_on_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -98,6 +99,29 @@ def test_a_box_is_drawn_where_the_answer_says(dataset: vrldata.Dataset, tmp_path
     assert (xs.max() - left) / (right - left) == pytest.approx(0.75, abs=0.02)
     assert (ys.min() - top) / (bottom - top) == pytest.approx(0.25, abs=0.02)
     assert (ys.max() - top) / (bottom - top) == pytest.approx(0.75, abs=0.02)
+
+
+def test_options_have_the_letters_of_the_answer(tmp_path: Path) -> None:
+    made = vrldata.create(tmp_path / "clips")
+    asked = Sample(
+        sample_id="q",
+        problem="Which?",
+        answer="A",
+        problem_type="multiple_choice",
+        options=("circle", "square"),
+    )
+    own = dataclasses.replace(asked, sample_id="own", options=("(A) left", "(B) right"))
+    merge_rows(made, "samples", [sample_to_row(asked), sample_to_row(own)])
+    preview(made, html=tmp_path / "page.html", png=tmp_path / "sheet.png")
+    page = (tmp_path / "page.html").read_text()
+    assert re.findall(r'<div class="text">(.*?)</div>', page) == [
+        "Which?",
+        "A. circle",
+        "B. square",
+        "Which?",
+        "(A) left",
+        "(B) right",
+    ]
 
 
 def test_a_box_of_another_moment_says_so() -> None:
@@ -257,7 +281,7 @@ def test_command_says_how_many_of_the_samples_are_shown(
     command(dataset.root, png=sheet, html=page)
     assert capsys.readouterr().out.strip() == f"6 of 7 samples in {sheet}, 7 of 7 samples in {page}"
     command(dataset.root, sample="span", png=sheet)
-    assert capsys.readouterr().out.strip() == f"1 of 1 samples in {sheet}"
+    assert capsys.readouterr().out.strip() == f"1 of 1 sample in {sheet}"
 
 
 def test_command_takes_one_choice(dataset: vrldata.Dataset, tmp_path: Path) -> None:

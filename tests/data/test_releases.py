@@ -15,7 +15,7 @@ import pytest
 import vrldata
 from tests.data.killed_steps import KilledRuns
 from vrldata.commits import delete_rows, merge_rows
-from vrldata.errors import StoreError, UriError
+from vrldata.errors import ConfigError, StoreError, UriError
 from vrldata.releases import PENDING_PREFIX, PINNED, create_release, diff, list_releases, repair_tags
 from vrldata.tables import TABLES, sample_to_row
 from vrldata.types import Sample, Trajectory
@@ -187,6 +187,21 @@ def test_the_text_of_a_diff_says_what_rows_are(
     assert "ffff" not in printed
     diff_command(dataset.root, "v1", "latest", json_output=True)
     assert '"t129"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("uri", "release", "form"),
+    [
+        ("clips@v1", "clips@v2", "vrldata diff clips v1 v2"),
+        ("clips@v1", "v2", "vrldata diff clips v1 v2"),
+        ("clips", "v1", "vrldata diff clips v1 latest"),
+    ],
+)
+def test_a_diff_of_two_uris_is_told_its_form(uri: str, release: str, form: str) -> None:
+    from vrldata.commands.release import diff as diff_command
+
+    with pytest.raises(ConfigError, match=f"named after its URI: {form}$"):
+        diff_command(uri, release)
 
 
 def test_rewriting_equal_rows_is_no_difference(dataset: vrldata.Dataset) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from vrldata.command_line import JsonOption, print_result
+from vrldata.counts import counted
 from vrldata.errors import ConfigError
 
 
@@ -60,4 +61,6 @@ def preview(
 
 def _text(result: dict[str, Any]) -> str:
     total = result["num_selected"]
-    return ", ".join(f"{count} of {total} samples in {file}" for file, count in result["shown"].items())
+    return ", ".join(
+        f"{count} of {counted(total, 'sample')} in {file}" for file, count in result["shown"].items()
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vrldata.command_line import JsonOption, print_result
+from vrldata.errors import ConfigError
 
 if TYPE_CHECKING:
     from vrldata.releases import Release
@@ -54,7 +55,7 @@ def releases(uri: UriArgument, json_output: JsonOption = False) -> None:
 def diff(
     uri: UriArgument,
     a: Annotated[str, typer.Argument(help="Release, or latest.")],
-    b: Annotated[str, typer.Argument(help="Release, or latest.")],
+    b: Annotated[str | None, typer.Argument(help="Release, or latest.", metavar="B")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Rows added, removed and changed from one release to another, by table.
@@ -66,6 +67,8 @@ def diff(
     import vrldata
     from vrldata.diff_text import diff_text
 
+    if b is None:
+        raise ConfigError(_diff_form(uri, a))
     dataset = vrldata.open(uri)
     first, second = a.removeprefix("@"), b.removeprefix("@")
     found = dataset.diff(first, second)
@@ -74,6 +77,16 @@ def diff(
         as_json=json_output,
         text=lambda _: diff_text(dataset, first, second, found),
     )
+
+
+def _diff_form(uri: str, a: str) -> str:
+    """How to write a diff that was given two arguments, such as two URIs, instead of three."""
+    location, _, first = uri.rpartition("@")
+    second = a.rpartition("@")[2]
+    example = (
+        f"vrldata diff {location} {first} {second}" if location else f"vrldata diff {uri} {second} latest"
+    )
+    return f"diff compares two releases of one dataset, named after its URI: {example}"
 
 
 def _plain(one: Release) -> dict[str, Any]:
