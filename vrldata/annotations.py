@@ -33,6 +33,7 @@ from vrldata.annotation_media import MediaRoot
 from vrldata.annotation_objects import Sources, listed_sources, object_rows
 from vrldata.annotation_offline import Offline, no_trajectory
 from vrldata.annotation_rows import SKIPPED, RowSettings, read_sample, stored_id
+from vrldata.counts import counted
 from vrldata.errors import AnnotationError, TaskError
 from vrldata.tasks.registry import ORIGINAL_TYPE, check_policy
 from vrldata.types import Sample
@@ -82,10 +83,10 @@ class Annotations:
     def summary(self, *, shown: int = 20) -> str:
         """Loaded and rejected counts by reason, with the first `shown` messages, a line each."""
         if not self.rejected:
-            return f"{len(self.samples)} rows loaded"
+            return f"{counted(len(self.samples), 'row')} loaded"
         counts = Counter(rejection.reason for rejection in self.rejected)
         reasons = ", ".join(f"{reason} {count}" for reason, count in counts.most_common())
-        lines = [f"{len(self.samples)} rows loaded, {len(self.rejected)} rejected ({reasons})"]
+        lines = [f"{counted(len(self.samples), 'row')} loaded, {len(self.rejected)} rejected ({reasons})"]
         lines += [rejection.message for rejection in self.rejected[:shown]]
         if len(self.rejected) > shown:
             lines.append(f"… and {len(self.rejected) - shown} more")

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrldata.counts import counted
 from vrldata.errors import StoreError
 from vrldata.failures import current_and_past_failures
 from vrldata.location import check_whole
@@ -81,13 +82,14 @@ def summary_text(found: dict[str, Any]) -> str:
     lines = [f"{found['root']}{release}"]
     for name, table in found["tables"].items():
         size = "" if table["bytes"] is None else f", {size_text(table['bytes'])} on disk"
-        lines.append(f"  {name:13s} {table['rows']:>9d} rows, version {table['version']}{size}")
-    lines.append(f"  pixels: {found['frames']} frames, {size_text(found['payload_bytes'])}")
+        rows = counted(table["rows"], "row")
+        lines.append(f"  {name:13s} {rows:>{14 - (table['rows'] == 1)}s}, version {table['version']}{size}")
+    lines.append(f"  pixels: {counted(found['frames'], 'frame')}, {size_text(found['payload_bytes'])}")
     lines.append(f"  releases: {', '.join(found['releases']) or 'none'}")
     for title in ("codecs", "kinds", "splits", "data_types", "problem_types"):
         counts = ", ".join(f"{name} {count}" for name, count in found[title].items())
         lines.append(f"  {title.replace('_', ' ')}: {counts or 'none'}")
-    lines += [f"  spec {spec}: {count} clips" for spec, count in found["specs"].items()]
+    lines += [f"  spec {spec}: {counted(count, 'clip')}" for spec, count in found["specs"].items()]
     for row in found["warnings"]:
         clips = "1 clip" if row["clips"] == 1 else f"{row['clips']} clips, such as"
         lines.append(f"  warning in {clips} {row['video_path']}: {row['warning']}")
@@ -95,15 +97,15 @@ def summary_text(found: dict[str, Any]) -> str:
     lines += dict.fromkeys(f"  failed: {row['video_path']}: {row['reason']}" for row in found["failures"])
     more = found["num_failures"] - len(found["failures"])
     if more > 0:
-        lines.append(f"  and {more} more failures, in the table failures")
+        lines.append(f"  and {more} more in the table failures")
     if found["num_failures"]:
         lines.append("  `vrldata build … --retry-failed` tries failed files again")
     lines += [
-        f"  rejected: {rows} rows, with file, line and reason in {file}"
+        f"  rejected: {counted(rows, 'row')}, with file, line and reason in {file}"
         for file, rows in found["rejections"].items()
     ]
     if found["num_past_failures"]:
-        lines.append(f"  {found['num_past_failures']} rows of failures concern no sample any more")
+        lines.append(f"  {counted(found['num_past_failures'], 'row')} of failures of no sample any more")
     return "\n".join(lines)
 
 

@@ -806,7 +806,7 @@ def test_a_message_says_where_what_and_what_was_found(tmp_path: Path) -> None:
 def test_the_summary_counts_by_reason_and_shows_the_first(tmp_path: Path) -> None:
     bad = [{**row, "solution": None} for row in rows(30)]
     summary = read(tmp_path, lines([*bad, ROW])).summary(shown=2).splitlines()
-    assert summary[0] == "1 rows loaded, 30 rejected (missing_answer 30)"
+    assert summary[0] == "1 row loaded, 30 rejected (missing_answer 30)"
     assert len(summary) == 4
     assert summary[-1] == "… and 28 more"
 

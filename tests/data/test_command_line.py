@@ -57,7 +57,7 @@ def test_a_build_that_worked_exits_0_and_tells_what_it_did(source: Path, tmp_pat
 def test_a_build_that_partly_failed_exits_1_and_names_file_and_reason(source: Path, tmp_path: Path) -> None:
     done = build(source, tmp_path / "clips", "all.jsonl")
     assert done.returncode == 1
-    assert "1 clips decoded" in done.stdout
+    assert "1 clip decoded" in done.stdout
     assert "failed: text.mp4" in done.stdout
     assert "all.jsonl:3" in done.stdout
     info = run("info", tmp_path / "clips")
@@ -101,8 +101,12 @@ def test_maintenance_commands_tell_what_they_did(source: Path, tmp_path: Path) -
     root = tmp_path / "clips"
     build(source, root, "good.jsonl", "--fps", 30)
     assert json.loads(run("verify", root, "--deep", "--video-root", source, "--json").stdout)["ok"]
-    assert "frames: 1 files to 1" in run("compact", root, "--frames").stdout
+    assert run("compact", root, "--frames").stdout == "nothing to compact\n"
+    waiting = run("gc", root).stdout
+    assert waiting.startswith("nothing to free yet: ")
+    assert "of less than 1d stay for processes that read them; --older-than 0s drops them" in waiting
     assert "frames: " in run("gc", root, "--older-than", "0s").stdout
+    assert run("gc", root, "--older-than", "0s").stdout == "nothing to free\n"
     assert run("verify", root, "--deep").returncode == 0
     (payload,) = root.rglob("*.blob")
     payload.write_bytes(bytes(payload.stat().st_size))

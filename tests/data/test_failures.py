@@ -59,7 +59,7 @@ def test_a_failure_is_listed_as_long_as_a_sample_names_its_file(
     assert (found["failures"], found["num_failures"], found["num_past_failures"]) == ([], 0, 1)
     text = summary_text(found)
     assert "wrong.mp4" not in text
-    assert "1 rows of failures concern no sample any more" in text
+    assert "1 row of failures of no sample any more" in text
 
 
 def test_gc_drops_failures_that_hold_no_more_once_no_build_can_be_about_to_name_them(
@@ -103,7 +103,7 @@ def test_info_names_rejected_rows_and_how_failed_files_are_tried_again(
     dataset.build([{"problem": "How many?"}], video_root=videos, workers=0)
     text = summary_text(dataset.info())
     assert "`vrldata build … --retry-failed` tries failed files again" in text
-    assert f"rejected: 1 rows, with file, line and reason in {dataset.root}/rejected.jsonl" in text
+    assert f"rejected: 1 row, with file, line and reason in {dataset.root}/rejected.jsonl" in text
 
 
 def test_verify_notes_samples_without_clips(
@@ -115,7 +115,7 @@ def test_verify_notes_samples_without_clips(
     command(dataset.root)
     first, note = capsys.readouterr().out.splitlines()
     assert f"{dataset.root}: ok" in first
-    assert note.startswith("note: 1 samples without their clips (failures: wrong.mp4: ")
+    assert note.startswith("note: 1 sample without clips (failures: wrong.mp4: ")
     assert "`vrldata build … --retry-failed`" in note
     command(dataset.root, json_output=True)
     found = json.loads(capsys.readouterr().out)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
+from vrldata.counts import counted
 
 if TYPE_CHECKING:
     from vrldata.sampling import SamplingSpec
@@ -151,26 +152,28 @@ def _report_text(result: dict[str, Any]) -> str:
     from vrldata.summary import size_text
 
     rejected = f" ({result['rejected_file']})" if result["rejected_file"] else ""
-    skipped = f", {result['skipped']} rows skipped" if result["skipped"] else ""
+    skipped = f", {counted(result['skipped'], 'row')} skipped" if result["skipped"] else ""
     reused = " (stored before, or equal to another file)" if result["reused"] else ""
     lines = [
-        f"{result['out']}: {result['samples']} samples, {result['decoded']} clips decoded, "
+        f"{result['out']}: {counted(result['samples'], 'sample')}, "
+        f"{counted(result['decoded'], 'clip')} decoded, "
         f"{result['reused']} reused{reused}, {result['failed']} failed, "
-        f"{result['rejected']} rows rejected{skipped}{rejected}, "
-        f"{result['trajectories']} trajectories, {size_text(result['bytes'])} in {result['seconds']:.1f} s"
+        f"{counted(result['rejected'], 'row')} rejected{skipped}{rejected}, "
+        f"{counted(result['trajectories'], 'trajectory')}, "
+        f"{size_text(result['bytes'])} in {result['seconds']:.1f} s"
     ]
     if result["unknown_types"]:
         counts = ", ".join(f"{name!r} {count}" for name, count in result["unknown_types"].items())
         became = "skipped" if result["skipped"] else "read as open_ended"
         lines.append(f"unknown problem types {became}: {counts}")
     if result["left"]:
-        done = "and were removed" if result["pruned"] else "and stay; --prune removes them"
+        done = "removed" if result["pruned"] else "they stay without --prune"
         named = ", ".join(result["left"][:SHOWN_LEFT]) + (", …" if len(result["left"]) > SHOWN_LEFT else "")
-        lines.append(f"{len(result['left'])} samples are no longer in these files {done}: {named}")
+        lines.append(f"{counted(len(result['left']), 'sample')} no longer in these files, {done}: {named}")
     if result["updated"]:
         updated = result["updated"]
         named = ", ".join(updated[:SHOWN_LEFT]) + (", …" if len(updated) > SHOWN_LEFT else "")
-        lines.append(f"{len(updated)} samples were there with other content and were replaced: {named}")
+        lines.append(f"{counted(len(updated), 'sample')} replaced that had other content before: {named}")
     problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     problems += [f"rejected: {message}" for message in result["rejections"]]
     lines += problems[:SHOWN_REASONS]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vrldata.command_line import JsonOption, print_result
+from vrldata.counts import counted
 
 
 def demo_data(
@@ -41,7 +42,8 @@ def demo_data(
         as_json=as_json,
         text=lambda found: (
             f"{found['out']}: {found['train']} training and {found['val']} validation questions,"
-            f" {found['videos']} videos, {found['images']} images, {found['trajectories']} offline"
-            f" trajectories ({found['changed']} files changed)"
+            f" {counted(found['videos'], 'video')}, {counted(found['images'], 'image')},"
+            f" {counted(found['trajectories'], 'offline trajectory')}"
+            f" ({counted(found['changed'], 'file')} changed)"
         ),
     )

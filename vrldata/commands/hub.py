@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vrldata.command_line import JsonOption, print_result
+from vrldata.counts import counted
 
 UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
 
@@ -86,7 +87,7 @@ def _push_text(result: dict[str, Any]) -> str:
 
     tags = f", tags {', '.join(result['tags'])}" if result["tags"] else ""
     lines = [
-        f"hf://datasets/{result['repo_id']}: {result['uploaded']} files sent "
+        f"hf://datasets/{result['repo_id']}: {counted(result['uploaded'], 'file')} sent "
         f"({size_text(result['uploaded_bytes'])}), {result['unchanged']} unchanged, "
         f"{result['deleted']} deleted{tags}"
     ]
@@ -111,6 +112,6 @@ def _pull_text(result: dict[str, Any]) -> str:
     release = f"@{result['release']}" if result["release"] else ""
     return (
         f"hf://datasets/{result['repo_id']}{release} in {result['folder']}: "
-        f"{result['downloaded']} files fetched ({size_text(result['downloaded_bytes'])}), "
+        f"{counted(result['downloaded'], 'file')} fetched ({size_text(result['downloaded_bytes'])}), "
         f"{result['unchanged']} unchanged; open it as {result['opens_as']}"
     )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
+from vrldata.counts import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from vrldata.dataset import Dataset
 
 UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
 SHOWN_PROBLEMS = 50
@@ -50,7 +54,10 @@ def compact(
     frames: Annotated[bool, typer.Option("--frames", help="Also write all payloads again.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Merge the small files of many commits and index large tables. `gc` then frees the space.
+    """Merge the small files of many commits and index large tables.
+
+    The old files stay, so that the folder grows at first. `vrldata gc` deletes them once they are a day
+    old, or now with --older-than 0s where no other process reads the dataset. What a release pins stays.
 
     vrldata compact clips
 
@@ -76,14 +83,19 @@ def gc(
 ) -> None:
     """Drop versions that no release pins, the files that only they use, and failures that hold no more.
 
+    Younger versions stay for processes that read them, so that nothing is freed right after a build or
+    `compact` but with --older-than 0s.
+
     vrldata gc clips --older-than 12h
 
     Python: vrldata.open(uri).gc()
     """
     import vrldata
 
-    report = vrldata.open(uri).gc(older_than=parse_age(older_than), abandoned=abandoned)
-    print_result(dataclasses.asdict(report), as_json=json_output, text=_gc_text)
+    dataset = vrldata.open(uri)
+    report = dataset.gc(older_than=parse_age(older_than), abandoned=abandoned)
+    result = {**dataclasses.asdict(report), "younger_versions": _younger_versions(dataset)}
+    print_result(result, as_json=json_output, text=partial(_gc_text, older_than=older_than))
 
 
 def import_pt(
@@ -170,19 +182,19 @@ def _verify_text(result: dict[str, Any]) -> str:
         lines.append(_without_clips(result))
     if result["trajectories_without_samples"]:
         number = result["trajectories_without_samples"]
-        lines.append(f"note: {number} trajectories answer samples that are not in the table; they are kept")
+        lines.append(f"note: {counted(number, 'trajectory')} of samples that are not in the table, kept")
     if result["sources_missing"]:
         number, clips = result["sources_missing"], result["rows"]["frames"]
-        lines.append(f"note: the sources of {number} of {clips} clips are not under --video-root")
+        lines.append(f"note: the sources of {number} of {counted(clips, 'clip')} are not under --video-root")
     if result["dropped"]:
-        lines.append(f"{len(result['dropped'])} damaged clips dropped: build again")
+        lines.append(f"{counted(len(result['dropped']), 'damaged clip')} dropped: build again")
     return "\n".join(lines)
 
 
 def _without_clips(result: dict[str, Any]) -> str:
     # one file may have failed under several specs
     failures = list(dict.fromkeys(f"{path}: {reason}" for path, reason in result["failures"]))
-    start = f"note: {result['samples_without_clips']} samples without their clips"
+    start = f"note: {counted(result['samples_without_clips'], 'sample')} without clips"
     if not failures:
         return f"{start} (no failure of their files is listed: run `vrldata build` over them)"
     more = f"; and {len(failures) - SHOWN_FAILURES} more" if len(failures) > SHOWN_FAILURES else ""
@@ -192,29 +204,57 @@ def _without_clips(result: dict[str, Any]) -> str:
 
 def _compact_text(result: dict[str, Any]) -> str:
     lines = [
-        f"{table}: {before} files to {result['files_after'][table]}"
+        f"{table}: {counted(before, 'file')} to {result['files_after'][table]}"
         + (f", indexed {', '.join(result['indexed'][table])}" if result["indexed"][table] else "")
         for table, before in result["files_before"].items()
+        if before != result["files_after"][table] or result["indexed"][table]
     ]
-    return "\n".join(lines)
+    if not lines:
+        return "nothing to compact"
+    return "\n".join(
+        [*lines, "`vrldata gc` frees the old files once they are a day old (--older-than 0s: now)"]
+    )
 
 
-def _gc_text(result: dict[str, Any]) -> str:
+def _younger_versions(dataset: Dataset) -> int:
+    """Versions of all tables that are neither the newest nor pinned by a release, as `gc` has left them."""
+    from vrldata.tables import TABLES
+
+    number = 0
+    for table in TABLES:
+        opened = dataset.lance(table)
+        pinned = {tag["version"] for tag in opened.tags.list().values()}
+        number += sum(one["version"] not in {opened.version, *pinned} for one in opened.versions())
+    return number
+
+
+def _gc_text(result: dict[str, Any], *, older_than: str) -> str:
     from vrldata.summary import size_text
 
     lines = [
-        f"{table}: {count} versions dropped, {size_text(result['bytes'][table])} freed"
+        f"{table}: {counted(count, 'version')} dropped, {size_text(result['bytes'][table])} freed"
         for table, count in result["versions"].items()
+        if count or result["bytes"][table]
     ]
     if result["past_failures"]:
-        lines.append(f"failures: {result['past_failures']} rows of files that no sample names dropped")
-    return "\n".join(lines)
+        rows = counted(result["past_failures"], "row")
+        lines.append(f"failures: {rows} of files that no sample names dropped")
+    if lines:
+        return "\n".join(lines)
+    if not result["younger_versions"]:
+        return "nothing to free"
+    younger = counted(result["younger_versions"], "version")
+    return (
+        f"nothing to free yet: {younger} of less than {older_than} stay for processes that read them;"
+        " --older-than 0s drops them at once"
+    )
 
 
 def _import_text(result: dict[str, Any]) -> str:
     lines = [
-        f"{result['out']}: {result['imported']} clips imported, {result['reused']} there already, "
-        f"{result['failed']} failed, {result['samples']} samples, {result['rejected']} rows rejected"
+        f"{result['out']}: {counted(result['imported'], 'clip')} imported, {result['reused']} there already, "
+        f"{result['failed']} failed, {counted(result['samples'], 'sample')}, "
+        f"{counted(result['rejected'], 'row')} rejected"
     ]
     lines += [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     lines += [f"rejected: {message}" for message in result["rejections"]]
