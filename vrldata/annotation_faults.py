@@ -141,12 +141,12 @@ def located(file: str, line: int | None, row: int | None, field: str | None, tex
     >>> located("a.jsonl", 3, 2, "solution", "is missing")
     "a.jsonl:3, field 'solution': is missing"
     >>> located("a.parquet", None, 2, "solution", "is missing")
-    "a.parquet, row 2 from 0, field 'solution': is missing"
+    "a.parquet, row 2 (counted from 0), field 'solution': is missing"
     """
     # a line is found by any editor; only formats without lines are told the row
     place = file if line is None else f"{file}:{line}"
     if line is None and row is not None:
-        place += f", row {row} from 0"
+        place += f", row {row} (counted from 0)"
     if field is not None:
         place += f", field {field!r}"
     # bytes of another encoding, in a file or in its name, would keep the message from being written

@@ -15,8 +15,7 @@ from typing import Any
 
 from vrldata.annotation_blocks import PARQUET, BlockReader, OpenFile, is_csv, open_blocks
 from vrldata.annotation_faults import FileFault, RawRow, RowFault
-from vrldata.errors import nearest
-from vrldata.trajectory_rows import ALIASES
+from vrldata.trajectory_rows import ALIASES, missing_hint
 
 _JSON_CELLS = {name for field in ("rewards", "token_ids", "log_probs") for name in ALIASES[field]}
 """Columns of CSV files whose cells are JSON."""
@@ -93,11 +92,10 @@ def _check_columns(names: Sequence[str], line: int | None) -> None:
     folded = {name.casefold() for name in names}
     for field in ("sample_id", "response"):
         if not folded & set(ALIASES[field]):
-            near = next(filter(None, (nearest(name, ALIASES[field]) for name in folded)), "")
             listed = ", ".join(names) or "none"
             raise FileFault(
                 "missing_column",
-                f"missing column {field!r}.{near} Columns present: {listed}",
+                f"missing{missing_hint(field, names)}; columns present: {listed}",
                 line=line,
                 field=field,
             )
@@ -148,7 +146,7 @@ def _json_object(line: bytes) -> tuple[dict[str, Any], RowFault | None]:
     try:
         value = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        return {}, RowFault("bad_json", f"the line is no JSON: {error}")
+        return {}, RowFault("bad_json", f"not JSON: {error}")
     if not isinstance(value, dict):
         return {}, RowFault(
             "not_an_object", "expected a JSON object with sample_id and response", value=value

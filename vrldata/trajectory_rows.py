@@ -6,11 +6,12 @@ Opening files is the work of `trajectory_files`, what becomes of the trajectorie
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import math
 import reprlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Field to its accepted names, the preferred one first. Everything else goes into `extra`."""
 
+_KNOWN = {alias for aliases in ALIASES.values() for alias in aliases}
+
 NOT_TAKEN = ("created_at",)
 """Columns of the table that an import sets anew."""
 
@@ -87,6 +90,9 @@ def read_trajectories(
     if raw.fault is not None:
         raise raw.fault
     keys, values = _fields(raw.fields)
+    for name in ("sample_id", "response"):
+        if values.get(name) is None:
+            raise _missing(name, keys, raw.fields)
     sample_id = _sample_id(keys, values, samples, names)
     responses = _responses(keys, values)
     if len(responses) > 1:
@@ -241,15 +247,35 @@ def _fields(row: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     return keys, values
 
 
+def _missing(name: str, keys: Mapping[str, str], row: Mapping[str, Any]) -> RowFault:
+    """That a row has no value of a field that it needs, with what it has instead."""
+    if name in keys:
+        return RowFault("missing_field", "empty: a row needs it", field=keys[name])
+    names = [str(key) for key in row]
+    text = f"missing{missing_hint(name, names)}; fields present: {', '.join(names) or 'none'}"
+    return RowFault("missing_field", text[:500], field=name)
+
+
+def missing_hint(name: str, present: Iterable[str]) -> str:
+    """What may have been meant instead of a missing field; empty when nothing is near.
+
+    >>> missing_hint("response", ["note", "reponse"])
+    "; there is 'reponse': did you mean 'response'?"
+    """
+    for key in present:
+        near = difflib.get_close_matches(key.casefold(), ALIASES[name], n=1)
+        if near and key.casefold() not in _KNOWN:
+            return f"; there is {key!r}: did you mean {near[0]!r}?"
+    return ""
+
+
 def _sample_id(
     keys: Mapping[str, str],
     values: Mapping[str, Any],
     samples: Mapping[str, Sample],
     names: Mapping[str, str | None],
 ) -> str:
-    given = values.get("sample_id")
-    if given is None:
-        raise RowFault("missing_field", "names no sample: add sample_id", field=keys.get("sample_id"))
+    given = values["sample_id"]
     name = plain_number(given)
     if name in samples:
         return name
@@ -282,9 +308,7 @@ def own_names(samples: Mapping[str, Sample]) -> dict[str, str | None]:
 
 
 def _responses(keys: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
-    given = values.get("response")
-    if given is None:
-        raise RowFault("missing_field", "holds no response", field=keys.get("response", "response"))
+    given = values["response"]
     responses = given if isinstance(given, list) else [given]
     for response in responses:
         if not isinstance(response, str) or not response.strip():

@@ -338,7 +338,10 @@ def test_rows_may_be_given_as_objects() -> None:
 
 def test_a_bad_object_is_reported_with_its_row_number() -> None:
     found = read_annotations([ROW, {**ROW, "problem_id": 2, "solution": None}], video_root="/media")
-    assert found.rejected[0].message == "<rows>, row 1 from 0, field 'solution': null: the answer is missing"
+    assert (
+        found.rejected[0].message
+        == "<rows>, row 1 (counted from 0), field 'solution': null: the answer is missing"
+    )
 
 
 # --- fields

@@ -96,7 +96,7 @@ def test_a_bad_row_on_the_hub_costs_only_itself(hub: HubServer, tmp_path: Path, 
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
     assert (report["samples"], report["rejected"]) == (1, 1)
-    assert report["rejections"][0].startswith("me/questions[train], row 1 from 0, field 'answer': ")
+    assert report["rejections"][0].startswith("me/questions[train], row 1 (counted from 0), field 'answer': ")
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_csv_faults_name_line_and_column(dataset: vrldata.Dataset, tmp_path: Pat
         ("header.csv", 1, "response", "missing_column"),
         ("other.csv", 1, "response", "delimiter"),
     ]
-    assert "Did you mean 'response'?" in report.rejected[2].message
+    assert "did you mean 'response'?" in report.rejected[2].message
     assert list(by_response(dataset)) == ["z"]
 
 
@@ -198,7 +198,7 @@ def nested(levels: int) -> dict[str, Any]:
     ("row", "reason", "field"),
     [
         ({"sample_id": "nope", "response": "x"}, "unknown_sample", "sample_id"),
-        ({"response": "x"}, "missing_field", None),
+        ({"response": "x"}, "missing_field", "sample_id"),
         ({"sample_id": "train/q0"}, "missing_field", "response"),
         ({"sample_id": "train/q0", "response": " "}, "bad_field", "response"),
         ({"sample_id": "train/q0", "response": 3}, "bad_field", "response"),
@@ -245,6 +245,23 @@ def test_a_bad_row_costs_only_itself(
     assert list(by_response(dataset)) == ["good"]
     listed = [json.loads(line) for line in Path(str(report.rejected_file)).read_text().splitlines()]
     assert [one["message"] for one in listed] == [rejection.message]
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
+def test_a_misspelt_field_is_told_with_the_near_name_and_what_is_there(
+    dataset: vrldata.Dataset, tmp_path: Path, name: str
+) -> None:
+    write_jsonl(tmp_path / "r.jsonl", {"sample_id": "train/q0", "reponse": "x", "note": 1})
+    (tmp_path / "r.csv").write_text("sample_id,reponse,note\ntrain/q0,x,1\n")
+    [rejection] = import_trajectories(dataset, [tmp_path / name]).rejected
+    assert "missing; there is 'reponse': did you mean 'response'?" in rejection.message
+    assert rejection.message.endswith("present: sample_id, reponse, note")
+
+
+def test_a_line_that_is_not_json_is_told_as_elsewhere(dataset: vrldata.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text('{"sample_id": "train/q0", "response": "x"\n')
+    [rejection] = import_trajectories(dataset, [tmp_path / "r.jsonl"]).rejected
+    assert rejection.message.startswith(f"{tmp_path}/r.jsonl:1: not JSON: ")
 
 
 def test_a_key_that_stands_twice_is_a_fault_of_its_row(dataset: vrldata.Dataset, tmp_path: Path) -> None:
