@@ -239,7 +239,9 @@ def test_a_place_that_cannot_be_written_is_one_line(
     one_error(run(*given), "Not a directory")
 
 
-@pytest.mark.parametrize("command", [("verify",), ("compact",), ("gc",), ("diff", "v1", "latest"), ("card",)])
+@pytest.mark.parametrize(
+    "command", [("verify",), ("compact",), ("gc",), ("diff", "v1", "latest"), ("card",), ("releases",)]
+)
 def test_what_concerns_the_whole_dataset_takes_no_selection(
     clips_folder: Path, command: tuple[str, ...]
 ) -> None:

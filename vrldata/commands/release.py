@@ -43,8 +43,11 @@ def releases(uri: UriArgument, json_output: JsonOption = False) -> None:
     Python: vrldata.open(uri).list_releases()
     """
     import vrldata
+    from vrldata.location import check_whole
 
-    found = [_plain(one) for one in vrldata.open(uri).list_releases()]
+    dataset = vrldata.open(uri)
+    check_whole(dataset.uri, "a list of releases")
+    found = [_plain(one) for one in dataset.list_releases()]
     print_result(
         {"releases": found},
         as_json=json_output,
