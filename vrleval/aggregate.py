@@ -180,7 +180,7 @@ def _figures(benchmark: Benchmark, predictions: Sequence[Prediction]) -> list[Fi
 
 
 MEASURES: Mapping[str, Mapping[str, str]] = {
-    "tiou": {"tIoU": "tiou"},
+    "tiou": {"tIoU": "iou"},
     "stvg": {"tIoU": "tiou", "sIoU": "siou", "vIoU": "viou"},
 }
 SPATIAL_PARTS = frozenset({"siou", "viou"})
@@ -194,7 +194,7 @@ def measure_figures(name: str, units: Tree) -> list[Figure]:
     figures = [figure(f"m_{name}", units)]
     assert not isinstance(units, Mapping)
     for threshold in RECALL_THRESHOLDS:
-        reached = [Unit(float(unit.value >= threshold), unit.cluster) for unit in units]
+        reached = [Unit(float(unit.value >= threshold - 1e-9), unit.cluster) for unit in units]
         figures.append(figure(f"{name}@{threshold}", reached))
     return figures
 

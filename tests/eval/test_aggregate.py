@@ -57,10 +57,10 @@ def test_a_value_that_names_several_groups_counts_in_each() -> None:
 
 def test_recall_counts_from_the_threshold_on() -> None:
     rows = [
-        make_prediction(f"q{index}", value, parts={"tiou": value})
-        for index, value in enumerate([0.3, 0.5, 0.69])
+        make_prediction(f"q{index}", value, parts={"iou": value})
+        for index, value in enumerate([0.3 - 1e-16, 0.5, 0.69])
     ]
-    result = summarise(Benchmark(name="demo", title="demo", metric="tiou", headline="part:tiou"), rows)
+    result = summarise(Benchmark(name="demo", title="demo", metric="tiou", headline="part:iou"), rows)
     figures = {item.name: item.value for item in result.figures}
     assert figures["tIoU@0.3"] == pytest.approx(1.0)
     assert figures["tIoU@0.5"] == pytest.approx(2 / 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 
 from tests.eval import rows_easyvideor1, rows_official
+from tests.eval.examples import says
 from tests.eval.rows_easyvideor1 import easyvideor1
 from vrldata.errors import BenchmarkError
+from vrleval.aggregate import summarise
 from vrleval.annotations import read_benchmark
 from vrleval.benchmarks.table import benchmarks, find_benchmark, read_table
-from vrleval.types import Question
+from vrleval.scoring import ScoringContext, score_response
+from vrleval.types import UNSCORED, Question
 
 CASES = {**rows_easyvideor1.CASES, **rows_official.CASES}
 
@@ -60,6 +64,23 @@ def test_a_row_becomes_a_question(tmp_path: Path, case: str) -> None:
     }
     wanted = {"type": "multiple_choice", **expected}
     assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_right_answer_earns_its_headline_and_no_answer_earns_nothing(tmp_path: Path, case: str) -> None:
+    name, file, row, _ = CASES[case]
+    (question,), _ = load(tmp_path, name, file, [row])
+    benchmark = find_benchmark(name)
+    if benchmark.headline == "videomme_v2":  # a member alone does not make its group right
+        benchmark = dataclasses.replace(benchmark, headline="micro")
+    context = ScoringContext(config="c", family="qwen3-vl")
+    responses = [f"Final Answer: <answer>{question.sample.answer}</answer>", ""]
+    predictions = [score_response(question, says(text), [], context) for text in responses]
+    right, silent = (summarise(benchmark, [one]).headline.value for one in predictions)
+    if predictions[0].status in UNSCORED:
+        assert (right, silent) == (None, 0.0)
+        return
+    assert (right, silent) == (1.0, 0.0)
 
 
 def test_every_benchmark_of_the_table_has_a_case() -> None:
