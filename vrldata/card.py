@@ -202,18 +202,12 @@ def _body(dataset: Dataset, repo_id: str | None, releases: Sequence[Release], ha
 
     found = summarise(dataset)
     tables = found["tables"]
-    uri = f"hf://datasets/{repo_id}" if repo_id else "."
-    release = f"@{releases[-1].name}" if releases else ""
     lines = [
         f"{tables['samples']['rows']} questions over {tables['frames']['rows']} clips "
         f"({found['frames']} decoded frames, {size_text(found['payload_bytes'])}), "
         f"{tables['trajectories']['rows']} responses.",
         "",
-        "```python",
-        "import vrldata                                        # pip install vrl",
-        f'ds = vrldata.open("{uri}{release}")',
-        "print(ds.clips_of(next(ds.iter_samples()))[0].frames.shape)   # uint8 (T, H, W, 3)",
-        "```",
+        *_snippet(dataset, repo_id, releases[-1].name if releases else None),
         "",
     ]
     if has_preview:
@@ -237,6 +231,26 @@ def _body(dataset: Dataset, repo_id: str | None, releases: Sequence[Release], ha
         "",
     ]
     return "\n".join(lines)
+
+
+def _snippet(dataset: Dataset, repo_id: str | None, release: str | None) -> list[str]:
+    """How to open what the card describes; it reads a clip where a sample of that release has its clips."""
+    from vrldata.dataset import Dataset as Opened
+    from vrldata.uri import DatasetUri
+
+    uri = DatasetUri(f"hf://datasets/{repo_id}" if repo_id else ".", release)
+    with_clips = "array_length(clip_ids) > 0"
+    described = Opened(DatasetUri(dataset.uri.location, release or dataset.release))
+    # a sample without media, or with a source that could not be decoded, has none
+    read = [
+        f'sample = next(ds.iter_samples(filter="{with_clips}", limit=1))',
+        "print(sample.problem, sample.answer)",
+        "print(ds.clips_of(sample)[0].frames.shape)   # uint8 (T, H, W, 3)",
+    ]
+    if not described.lance("samples").count_rows(filter=with_clips):
+        read = ["for sample in ds.iter_samples(limit=1):", "    print(sample.problem, sample.answer)"]
+    opening = ["import vrldata   # of the Python package vrl", f'ds = vrldata.open("{uri}")']
+    return ["```python", *opening, *read, "```"]
 
 
 def _counts_table(title: str, unit: str, counts: Mapping[str, int]) -> list[str]:
