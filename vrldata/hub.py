@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import HubError, StoreError, UriError
@@ -24,6 +25,7 @@ from vrldata.hub_layout import (
     releases_file,
     table_files,
 )
+from vrldata.hub_record import note_push
 from vrldata.hub_releases import check_lineage, published_releases, read_file, set_tag
 from vrldata.location import check_whole
 from vrldata.log import progress
@@ -110,6 +112,7 @@ def push(
     gone = sorted(published.tags.keys() - {one.name for one in releases})
     for name in gone:
         call(what, lambda name=name: api.delete_tag(repo_id, tag=name, repo_type="dataset"))  # type: ignore[misc]
+    note_push(Path(dataset.root), repo_id, head, files)
     kept = {file.path for file in files}
     return PushReport(
         repo_id=repo_id,

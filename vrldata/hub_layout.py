@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -135,6 +135,19 @@ def _version_files(table: lance.LanceDataset, name: str, version: int) -> Iterat
             yield file(manifest, immutable=False)
             return
     raise StoreError(f"{root}: no manifest of version {version}")
+
+
+def newest_manifests(paths: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """(version, path) of the newest manifest of each table among `paths`."""
+    found: dict[str, tuple[int, str]] = {}
+    for path in paths:
+        matched = re.fullmatch(r"data/(\w+)\.lance/_versions/([0-9]{1,20})\.manifest", path)
+        if matched:
+            table, name = matched.groups()
+            # names of twenty digits count down, so that the newest is listed first
+            version = _LARGEST_VERSION - int(name) if len(name) == 20 else int(name)
+            found[table] = max(found.get(table, (-1, "")), (version, path))
+    return found
 
 
 def is_data_file(path: str) -> bool:

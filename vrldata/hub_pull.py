@@ -7,10 +7,11 @@ before it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,13 @@ from typing import TYPE_CHECKING, Any
 from vrldata.errors import HubError
 from vrldata.hub_client import call, hub_api, published_state, repository_of
 from vrldata.hub_layout import checked_path, is_data_file
+from vrldata.hub_record import (
+    HubRecord,
+    check_fast_forward,
+    local_files,
+    read_records,
+    write_record,
+)
 from vrldata.log import progress
 from vrldata.uri import DatasetUri
 
@@ -26,9 +34,6 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 logger = logging.getLogger(__name__)
-
-RECORD_FILE = ".cache/vrl-pull.json"
-"""In the folder: which repository it was pulled from, at which commit, and the manifests that came along."""
 
 DOWNLOADS = 4
 """Files that are fetched at the same time."""
@@ -60,7 +65,8 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     """Fetch `hf://datasets/<org>/<name>[@<release>]` into `folder`, or bring an earlier pull up to date.
 
     With a release, the files at its git tag: the newest state of the folder is that release, and it lists the
-    releases up to it.
+    releases up to it. A folder that was pushed to the repository takes new versions of its tables and keeps
+    all that it has, its own card, preview and Parquet files included.
 
     Raises:
         HubError: the Hub refuses or cannot be reached, there is no such release, the repository is no dataset
@@ -73,11 +79,18 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     api = hub_api()
     commit, entries = published_state(api, repo_id, release, what)
     wanted = {path: entry for path, entry in entries.items() if checked_path(path) is not None}
-    before = _read_record(target, repo_id)
-    _check_local_changes(target, repo_id, before)
+    record = _record_of(target, repo_id)
+    if record.pushed:
+        # nothing that is there is replaced; Lance finds the newest version without its hint
+        wanted = {path: entry for path, entry in wanted.items() if re.match(r"data/(?!.*_hint\.json$)", path)}
     missing = [path for path, entry in wanted.items() if not _is_there(target, path, entry)]
-    manifests = [path for path in wanted if "/_versions/" in path]
-    _write_record(target, repo_id, commit, sorted({*before, *manifests}))
+    if record.pushed:
+        check_fast_forward(target, record, wanted, wanted.keys() - set(missing))
+    else:
+        _check_local_changes(target, record)
+    manifests = {path: _digest(entry) for path, entry in wanted.items() if path.endswith(".manifest")}
+    pulled = dataclasses.replace(record, commit=commit, release=release, manifests=manifests)
+    write_record(target, dataclasses.replace(pulled, manifests={**record.manifests, **manifests}))
     # data first, then what makes it visible, and the list of releases last of all
     stages = [
         [path for path in missing if is_data_file(path)],
@@ -87,12 +100,10 @@ def pull(source: str | DatasetUri, folder: str | Path) -> PullReport:
     with progress(what, total=len(missing), unit="files") as bar:
         for stage in stages:
             with ThreadPoolExecutor(DOWNLOADS) as pool:
-                for _ in pool.map(
-                    lambda path: _download(api, repo_id, commit, path, wanted[path], target), stage
-                ):
+                for _ in pool.map(lambda path: _download(api, pulled, path, wanted[path], target), stage):
                     bar.advance()
-    deleted = _delete_stale(target, before, wanted)
-    _write_record(target, repo_id, commit, sorted(manifests))
+    deleted = 0 if record.pushed else _delete_stale(target, record.manifests, wanted)
+    write_record(target, pulled)
     return PullReport(
         repo_id=repo_id,
         folder=str(target),
@@ -146,19 +157,23 @@ def _matches(file: Path, entry: Any) -> bool:
     with file.open("rb") as stream:
         while block := stream.read(1 << 22):
             digest.update(block)
-    return bool(digest.hexdigest() == (entry.lfs.sha256 if entry.lfs else entry.blob_id))
+    return digest.hexdigest() == _digest(entry)
 
 
-def _download(api: HfApi, repo_id: str, commit: str, path: str, entry: Any, target: Path) -> None:
+def _digest(entry: Any) -> str:
+    return str(entry.lfs.sha256 if entry.lfs else entry.blob_id)
+
+
+def _download(api: HfApi, record: HubRecord, path: str, entry: Any, target: Path) -> None:
     """Fetch one file into the folder, whole and with the right content, or not at all."""
-    what = f"pull {repo_id}: {path}"
+    what = f"pull {record.repo_id}: {path}"
     file = _inside(target, path)
     staging = target / ".cache" / "vrl-pull"
     fetched = Path(
         call(
             what,
             lambda: api.hf_hub_download(
-                repo_id, path, repo_type="dataset", revision=commit, local_dir=str(staging)
+                record.repo_id, path, repo_type="dataset", revision=record.commit, local_dir=str(staging)
             ),
         )
     )
@@ -167,59 +182,50 @@ def _download(api: HfApi, repo_id: str, commit: str, path: str, entry: Any, targ
         raise HubError(f"{what}: the content does not have the digest that the Hub names; pull again")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        fetched.replace(file)
+        if record.pushed:
+            # fails where the file is there by now: a build may just have committed a version of this number
+            file.hardlink_to(fetched)
+            fetched.unlink()
+        else:
+            fetched.replace(file)
     except OSError as error:
         raise HubError(f"{file}: cannot be written: {error.strerror or error}") from error
 
 
-def _read_record(target: Path, repo_id: str) -> list[str]:
-    """Manifests that earlier pulls of this repository wrote; empty for a folder without a dataset.
+def _record_of(target: Path, repo_id: str) -> HubRecord:
+    """What the folder has in common with the repository; nothing for a folder without a dataset.
 
     Raises:
-        HubError: the folder holds a dataset of another origin, or other files.
+        HubError: the folder holds a dataset of another origin, or other files, or is none.
     """
-    file = target / RECORD_FILE
     if target.exists() and not target.is_dir():
         raise HubError(f"{target}: is a file, not a folder; choose a new or an empty folder")
-    if not file.is_file():
-        if (target / "data").exists():
-            raise HubError(
-                f"{target}: holds a dataset that was not pulled from {repo_id}; choose another folder"
-            )
-        if target.exists() and any(one != file.parent for one in target.iterdir()):
-            raise HubError(f"{target}: holds other files and no dataset; choose a new or an empty folder")
-        return []
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        origin, manifests = str(record["repo_id"]), [str(path) for path in record["manifests"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise HubError(f"{file}: cannot be read ({error}); pull into another folder") from error
-    if origin != repo_id:
-        raise HubError(f"{target}: was pulled from {origin}, not from {repo_id}; choose another folder")
-    return manifests
+    records = read_records(target)
+    if repo_id in records:
+        return records[repo_id]
+    if records:
+        raise HubError(f"{target}: belongs to {', '.join(records)}, not to {repo_id}; choose another folder")
+    if (target / "data").exists():
+        raise HubError(
+            f"{target}: holds a dataset that was neither pulled from {repo_id} nor pushed to it; choose "
+            "another folder"
+        )
+    if target.exists() and any(one.name != ".cache" for one in target.iterdir()):
+        raise HubError(f"{target}: holds other files and no dataset; choose a new or an empty folder")
+    return HubRecord(repo_id=repo_id)
 
 
-def _write_record(target: Path, repo_id: str, commit: str, manifests: Sequence[str]) -> None:
-    from vrldata.rows_output import whole_file
-
-    with whole_file(target / RECORD_FILE) as file:
-        record = {"repo_id": repo_id, "commit": commit, "manifests": list(manifests)}
-        file.write(json.dumps(record, indent=1).encode())
-
-
-def _check_local_changes(target: Path, repo_id: str, manifests: Sequence[str]) -> None:
+def _check_local_changes(target: Path, record: HubRecord) -> None:
     """Raises HubError where the folder was written to after its pull: both states cannot be had in one."""
-    known = set(manifests)
-    for file in sorted(target.glob("data/*.lance/_versions/*.manifest")):
-        path = file.relative_to(target).as_posix()
-        if path not in known:
+    for path in local_files(target):
+        if path not in record.manifests:
             raise HubError(
-                f"{target}: was changed after it was pulled from {repo_id} ({path}); push it, or pull into "
-                "another folder"
+                f"{target}: was changed after it was pulled from {record.repo_id} ({path}); push it, or pull "
+                "into another folder"
             )
 
 
-def _delete_stale(target: Path, before: Sequence[str], wanted: Mapping[str, Any]) -> int:
+def _delete_stale(target: Path, before: Iterable[str], wanted: Mapping[str, Any]) -> int:
     """Delete manifests and tags of earlier pulls that the repository has dropped; how many."""
     stale = [_inside(target, path) for path in before if path not in wanted]
     for tag in target.glob("data/*.lance/_refs/tags/*.json"):

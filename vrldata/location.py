@@ -39,6 +39,8 @@ def check_location(uri: DatasetUri, root: str, samples_path: str, options: Mappi
     if not uri.is_local:
         _check_remote(uri, samples_path, options)
     elif not os.path.isdir(samples_path):
+        if advice := _interrupted_pull(uri.location):
+            raise UriError(f"{uri}: {advice}")
         there = "is a file, not the folder of a dataset" if os.path.exists(root) else "does not exist"
         what = "holds no dataset" if os.path.isdir(root) else there
         raise UriError(
@@ -78,10 +80,26 @@ def open_table(uri: DatasetUri, table: str, path: str, options: Mapping[str, str
         return lance.dataset(path, storage_options=dict(options) or None)
     except (OSError, ValueError, RuntimeError) as error:
         if "not found" in str(error).lower():
+            if uri.is_local and (advice := _interrupted_pull(uri.location)):
+                raise StoreError(f"{uri}: {advice}") from error
             raise StoreError(
                 f"{uri}: table {table!r} is missing ({path}): `vrldata build` or vrldata.create makes it"
             ) from error
         raise StoreError(f"{path}: cannot be opened: {lance_message(error)}") from error
+
+
+def _interrupted_pull(root: str) -> str:
+    """What to do about a folder that lacks tables because a pull into it has not ended; empty for others."""
+    from vrldata.hub_record import read_records
+
+    try:
+        pulls = [one for one in read_records(Path(root)).values() if not one.pushed]
+    except HubError as error:
+        return str(error)
+    if not pulls:
+        return ""
+    source = DatasetUri(f"hf://datasets/{pulls[-1].repo_id}", pulls[-1].release)
+    return f"the pull into it was interrupted; `vrldata pull {source} {root}` continues it"
 
 
 def release_versions(releases: lance.LanceDataset, uri: DatasetUri) -> Mapping[str, int]:

@@ -80,18 +80,22 @@ def pull(steps: Steps, source: str, folder: str) -> None:
     from vrldata import hub_pull
 
     hub_pull.DOWNLOADS = 1
-    replace, unlink = Path.replace, Path.unlink
+    replace, hardlink_to, unlink = Path.replace, Path.hardlink_to, Path.unlink
 
     def replacing(path: Path, target: Any) -> Any:
         steps.take()
         return replace(path, target)
+
+    def linking(path: Path, target: Any) -> None:
+        steps.take()
+        hardlink_to(path, target)
 
     def unlinking(path: Path, missing_ok: bool = False) -> None:
         if ".cache" not in path.parts:
             steps.take()
         unlink(path, missing_ok=missing_ok)
 
-    Path.replace, Path.unlink = replacing, unlinking  # type: ignore[method-assign]
+    Path.replace, Path.hardlink_to, Path.unlink = replacing, linking, unlinking  # type: ignore[method-assign]
     vrldata.pull(source, folder)
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -348,12 +349,14 @@ def test_a_link_in_the_folder_is_not_followed(hub: Any, dataset: vrldata.Dataset
 
 def test_folders_of_another_origin_are_refused(hub: Any, dataset: vrldata.Dataset, tmp_path: Path) -> None:
     dataset.push(TARGET)
-    dataset.push("hf://datasets/me/other")
-    with pytest.raises(HubError, match="was not pulled from me/clips"):
-        pull(TARGET, dataset.root)
+    other = vrldata.open(shutil.copytree(f"{dataset.root}/data", tmp_path / "other" / "data").parent)
+    with pytest.raises(HubError, match="neither pulled from me/clips nor pushed to it"):
+        pull(TARGET, other.root)
+    other.push("hf://datasets/me/other")
     pull("hf://datasets/me/other", tmp_path / "copy")
-    with pytest.raises(HubError, match="was pulled from me/other"):
-        pull(TARGET, tmp_path / "copy")
+    for folder in (other.root, tmp_path / "copy"):
+        with pytest.raises(HubError, match="belongs to me/other, not to me/clips"):
+            pull(TARGET, folder)
 
 
 def test_a_folder_with_other_files_is_refused(hub: Any, dataset: vrldata.Dataset, tmp_path: Path) -> None:
