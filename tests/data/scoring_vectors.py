@@ -26,6 +26,12 @@ _SETTINGS = {field.name for field in fields(ScoringSettings)}
 _NOTES = {"id", "why", "reason", "expected", "tol", "max_seconds", "prediction", "notes", "context"}
 _MASKED = {"bad_ground_truth", "judge_error", "timeout", "skipped"}
 _WITHOUT_ANSWER = {"unparsed", "ambiguous", "empty", "truncated"}
+_SIZES = {
+    "width": ("video_width", "source_width"),
+    "height": ("video_height", "source_height"),
+    "frame_width": ("resized_width",),
+    "frame_height": ("resized_height",),
+}
 _FRAMES = {"norm1": "unit", "pixel-original": "pixel", "pixel-resized": "pixel"}
 
 
@@ -92,10 +98,16 @@ def call_of(vector: Mapping[str, Any], protocol: str) -> Call:
 
 def _spaces(given: dict[str, Any]) -> dict[str, Any]:
     """Coordinate spaces from `box_frame`, that of the boxes; keys are then pixels of the source video."""
+    for name, further in _SIZES.items():
+        found = next((given.pop(other) for other in further if given.get(other)), None)
+        if found is not None:
+            given.setdefault(name, found)
     predicted, key = given.pop("pred_box_frame", None), given.pop("box_frame", None)
+    sized = bool(given.get("width") and given.get("height"))
     if predicted is None:
-        sized = bool(given.get("width") and given.get("height"))
         predicted, key = key, "pixel" if key and sized else key
+    elif key is None and sized:
+        key = "pixel"
     named = {"coord_space": predicted, "answer_coord_space": key or predicted}
     return {name: _FRAMES.get(space, space) for name, space in named.items() if space}
 

@@ -199,6 +199,17 @@ def test_whatever_a_vector_expects_is_checked(vector: dict[str, Any], outcome: s
         ({"box_frame": "pixel"}, [64, 36, 128, 72]),
         ({"box_frame": "norm1000"}, [64, 36, 128, 72]),
         ({"box_frame": "norm1000", "width": 128, "height": 72}, [500, 500, 1000, 1000]),
+        ({"pred_box_frame": "norm1000", "video_width": 128, "video_height": 72}, [500, 500, 1000, 1000]),
+        (
+            {
+                "pred_box_frame": "pixel-resized",
+                "width": 128,
+                "height": 72,
+                "resized_width": 64,
+                "resized_height": 72,
+            },
+            [32, 36, 64, 72],
+        ),
         ({"pred_box_frame": "norm1", "box_frame": "pixel", "width": 128, "height": 72}, [0.5, 0.5, 1, 1]),
     ],
 )
