@@ -116,13 +116,41 @@ def test_key_in_its_usual_forms(key: Any) -> None:
         "B选项正确",
         "正解は「B」です。",
         "La respuesta correcta es la B.",
+        *("Most likely B.", "Ans. B", "B is my answer.", "B, I think.", "The answer corresponds to B."),
+        *("The answer is ‘B’.", "The answer is \\[B\\]", "The answer is <b>B</b>.", "Rätt svar: B"),
+        *("B选项", "B選項", "選擇B", "【答案】B", "正确的是B", "我認為是B", "答案就是B"),
+        *("A resposta é a B", "Câu trả lời đúng là B", "Jawaban yang benar adalah B", "คำตอบคือ B"),
+        *("I'm not sure, but I choose B.", "There is not a bucket therefore B", "不选A，选B"),
     ],
 )
 def test_letter_is_found_in_short_statements(response: str) -> None:
     assert tolerant(response) == ("scored", "B")
 
 
-@pytest.mark.parametrize("response", ["N/A", "USA", "A.M.", "A man, because he runs", "It is a", "Vitamin E"])
+@pytest.mark.parametrize(
+    "response",
+    [
+        *("I would not choose A.", "I don't think it's A", "I do not believe that the answer is A."),
+        *("It can't be A.", "The answer cannot be A.", "I don't think A is correct.", "不选A", "不能选A"),
+    ],
+)
+def test_denied_option_is_not_chosen(response: str) -> None:
+    assert tolerant(response, key="A")[0] == "unparsed"
+
+
+def test_capital_of_a_word_with_accents_is_no_letter() -> None:
+    assert score("mcq", "<answer>Dès le début, B</answer>", "B", options=OPTIONS).accuracy == 1.0
+    assert score("mcq", "<answer>Dès le début</answer>", "D", options=OPTIONS).accuracy == 0.0
+
+
+def test_number_as_key_is_the_text_of_an_option() -> None:
+    for key in (2, 2.0, "2"):
+        assert score("mcq", "<answer>B</answer>", key, options=["A. 1", "B. 2"]).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    "response", ["Answer: N/A", "N/A", "USA", "A.M.", "A man, because he runs", "It is a", "Vitamin E"]
+)
 def test_capitals_that_choose_nothing(response: str) -> None:
     assert tolerant(response)[0] == "unparsed"
 

@@ -188,6 +188,8 @@ def test_unreadable_number_key_masks_the_row(key: Any) -> None:
     [
         ("不是", False),
         ("不", False),
+        ("没错", True),
+        ("对，没有错", True),
         ("是的", True),
         ("It is not true", False),
         ("N", False),
@@ -202,7 +204,18 @@ def test_polarity(content: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["nobody", "yesterday", "maybe", "不知道", "it is yes or it is no", "ja/nein", "non-stop"]
+    "content",
+    [
+        "nobody",
+        "yesterday",
+        "maybe",
+        "不知道",
+        "是还是不是",
+        "对称",
+        "it is yes or it is no",
+        "ja/nein",
+        "non-stop",
+    ],
 )
 def test_no_polarity(content: str) -> None:
     result = score("boolean", f"<answer>{content}</answer>", "no")

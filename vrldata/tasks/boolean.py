@@ -19,7 +19,10 @@ _NO = frozenset({"no", "false", "incorrect", "wrong", "nope"})
 _ALONE = {"y": True, "1": True, "n": False, "0": False}
 _CHINESE_NO = ("不是的", "不正确", "不是", "不对", "错误", "没有", "否", "错", "不")
 _CHINESE_YES = ("是的", "正确", "对的", "是", "对")
+_CHINESE_SURE = ("没有错", "没错")
 _CHINESE_OTHER = (
+    *("没有问题", "没问题", "不错", "还是", "或是", "总是", "但是", "可是", "于是", "只是", "要是", "而是"),
+    *("对着", "对称", "对比", "对象", "对手", "绝对", "反对", "面对", "相对", "针对", "应对"),
     "是否",
     "对面",
     "对于",
@@ -33,7 +36,8 @@ _CHINESE_OTHER = (
     "不明",
 )
 _TOKEN = re.compile(
-    "|".join((*_CHINESE_OTHER, *_CHINESE_NO, *_CHINESE_YES)) + r"|[a-z]+(?:['’]t)?|\d+|[^\W\d_]"
+    "|".join((*_CHINESE_SURE, *_CHINESE_OTHER, *_CHINESE_NO, *_CHINESE_YES))
+    + r"|[a-z]+(?:['’]t)?|\d+|[^\W\d_]"
 )
 _YES_WORDS = "oui ja sí sì sim да はい 네 예 نعم हाँ हां có evet"
 _NO_WORDS = "non nein não nee нет いいえ 아니요 아니오 لا नहीं không hayır"
@@ -44,7 +48,7 @@ _FLIPS = frozenset({"not", "isn't", "isn’t", "wasn't", "wasn’t", "aren't", "
 _JOIN_WORDS = (
     "or and either both vs versus xor then but rather wait maybe perhaps text lor quad br b i e "
     "xor nor neither alternatively otherwise instead not else if even also plus aka viz "
-    "ou et oder und o y и или と か 또 는 或 者 和 与"
+    "ou et oder und o y и или と か 또 는 或 者 和 与 还是 或是"
 )
 _JOINS = frozenset(_JOIN_WORDS.split())
 
@@ -91,7 +95,7 @@ def _polarity_of(word: str, before: str) -> bool | None:
         return not (before in _FLIPS and word in ("true", "correct", "right"))
     if word in _NO:
         return False
-    if word in _CHINESE_YES:
+    if word in _CHINESE_YES or word in _CHINESE_SURE:
         return True
     return False if word in _CHINESE_NO else None
 

@@ -19,14 +19,15 @@ from vrldata.tasks.choices import (
     read_answer,
     read_options,
 )
-from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, sentence
+from vrldata.tasks.conclusions import CHOICE_IS, LETTER_IS_RIGHT, concluding_statements, negated, sentence
 from vrldata.tasks.reading import Reading, Record, UnreadableAnswerError
 from vrldata.tasks.text import clean, collapse, comparable, nfkc
 
+_FORMULA_BRACKET = re.compile(r"\\([()\[\]])")
 _LEADING = re.compile(
-    r"[\s*_`\"'“”$({\[<「『【:：、，]{0,8}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
+    r"[\s*_`\"'“”‘’$({\[<「『【】:：、，]{0,8}(?:<[a-z]{1,8}>){0,2}(?:\\(?:boxed|text|textbf|mathrm)\{){0,3}"
     r"(?:(?i:is|be|the|probably|likely|clearly|definitely|with|option|choice|letter|answer|选项|la|el|le|die|opción)"
-    r"[\s:：*_(\[\"'「]{0,6}){0,4}([A-Z])(?![A-Za-z0-9]|_[A-Za-z0-9]|['’][a-z]|-[a-z])",
+    r"[\s:：*_(\[\"'「]{0,6}){0,4}(?!N/A\b)([A-Z])(?![A-Za-z0-9]|_[A-Za-z0-9]|[\u00c0-\u04ff\u1e00-\u1eff]|['’][a-z]|-[a-z])",
 )
 _ANOTHER = re.compile(
     r"[)\]*_\"'.}]{0,4}\s?(?:or|and|vs\.?|versus|xor|/|,|&|或|和|、)\s?"
@@ -36,13 +37,14 @@ _ANOTHER = re.compile(
 _NEXT = re.compile(r"[)\]*_\"'.}]{0,4}[\s|;\\+~=:>?!…–—-]{1,4}[(\[*]{0,3}([A-Z])[)\]*_\"'.}]{0,4}\s*\Z")
 _JOINED = re.compile(
     r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s(?:or|and)\b|\s?[或和])"
-    r"\s?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
+    r"\s?(?:maybe |perhaps |possibly )?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
 )
 _GOES_ON = re.compile(r" ([a-z][a-z'’]*)")
 # The whole text is a letter, whatever stands around it: brackets, check marks, HTML, the word "option".
 _DRESS = r"(?:</?[a-z]{1,8}>|[\W_]){0,12}"
 _DRESSED = re.compile(
-    rf"{_DRESS}(?:(?:option|choice|letter|answer|选项){_DRESS})?([A-Z]){_DRESS}", re.IGNORECASE
+    rf"{_DRESS}(?:(?:option|choice|letter|answer|ans|选项|選項){_DRESS})?([A-Z]){_DRESS}(?:[选選]?[项項]{_DRESS})?",
+    re.IGNORECASE,
 )
 _LINE = re.compile(
     r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：](?![A-Z]\b)[*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
@@ -50,11 +52,12 @@ _LINE = re.compile(
 )
 # "B, because ..." leads a line as "B." does.
 _REASONED = re.compile(
-    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:,| ?[-–—])? (?:because|since)\b", re.MULTILINE
+    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:,| ?[-–—])? (?:because|since|I (?:think|guess))\b",
+    re.MULTILINE,
 )
 _REPEATED = re.compile(r"[\W_]*([A-Z])(?:[\W_]+\1){1,40}[\W_]*")
 _TRAILING = re.compile(
-    r"(?:[,:;–—-]|\b(?i:is|it['’]s|that['’]s|definitely|probably|certainly|clearly|surely|be|so|thus|therefore|hence|think|believe|guess|say|option|choice|answer)\b)"
+    r"(?:[,:;–—-]|\b(?i:is|it['’]s|that['’]s|definitely|probably|certainly|clearly|surely|be|so|thus|therefore|hence|likely|perhaps|maybe|obviously|like|think|believe|guess|say|option|choice|answer)\b)"
     r"[\s(\[*\"']{1,4}([A-Z])[)\]*\"']{0,4}\s?[.!。]?$"
 )
 
@@ -68,7 +71,7 @@ def read_prose(text: str, record: Record, gold: frozenset[str]) -> Reading:
     if len(gold) > 1:
         return _several(text, record, gold)
     options = read_options(record.options)
-    plain = apart(nfkc(text).strip().replace("\\(", "(").replace("\\)", ")"))
+    plain = apart(_FORMULA_BRACKET.sub(r"\1", nfkc(text).strip()))
     bare = BARE_LETTER.fullmatch(clean(plain))
     if bare and options.accepts(bare.group(1).upper()):
         return _reading(bare.group(1).upper(), "whole")
@@ -121,7 +124,7 @@ def _concluded(text: str, options: Options) -> str | None:
     verdicts = [
         letter
         for match in LETTER_IS_RIGHT.finditer(text)
-        if options.accepts(letter := match.group(1) or match.group(2))
+        if options.accepts(letter := match.group(1) or match.group(2)) and not negated(text, match.start())
     ]
     if verdicts:
         return verdicts[-1]
@@ -269,5 +272,7 @@ def _trailing(text: str, options: Options) -> str | None:
     """A single letter at the very end, set off from the prose before it, with no other letter alone."""
     found = _TRAILING.search(text[-60:])
     if not found or set(lone_letters(text)) != {found.group(1)}:
+        return None
+    if negated(text, max(0, len(text) - 60) + found.start()):
         return None
     return found.group(1) if options.accepts(found.group(1)) else None

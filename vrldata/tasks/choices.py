@@ -23,7 +23,11 @@ _LETTER_AND_TEXT = re.compile(
     r"(?:[(\[]\s{0,3}([A-Za-z])\s{0,3}[)\]]\s{0,3}[.:、,-]?|([A-Za-z])\s{0,3}[.:、)\]-])\s{0,3}(\S.*)",
     re.DOTALL,
 )
-_LONE_CAPITAL = re.compile(r"(?<![A-Za-z0-9_])(?<![a-z]['’-])([A-Z])(?![A-Za-z0-9_]|['’][a-z]|-[a-z])")
+# Latin with accents, Greek and Cyrillic: a capital beside one of them is part of a word.
+_ALPHABETS = "A-Za-z\u00c0-\u04ff\u1e00-\u1eff"
+_LONE_CAPITAL = re.compile(
+    rf"(?<![{_ALPHABETS}0-9_])(?<![a-z]['’-])([A-Z])(?![{_ALPHABETS}0-9_]|['’][a-z]|-[a-z])"
+)
 _GLUED = re.compile(r"(?<![A-Za-z0-9])([A-Z][)\]*]{0,3})\s?(or|and|vs)\s?(?=[(\[*]{0,3}[A-Z](?![A-Za-z]))")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
@@ -162,6 +166,8 @@ def read_gold(record: Record) -> frozenset[str]:
 def _resolve_key(key: Any, options: tuple[str, ...]) -> frozenset[str]:
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise UnreadableGoldError(f"key {key!r} is neither a letter nor an option's text")
+    if isinstance(key, float) and key.is_integer() and not read_options(options).named_by(str(key)):
+        key = int(key)
     return _key_letters(str(key), options)
 
 

@@ -6,27 +6,40 @@ Finds where a response says what its answer is. Case and markup are tolerated; a
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-_IS = r"(?: is| was| are| would be| should be| must be| will be| seems to be|[:：=]| ?->| ?→)"
+from vrldata.tasks.text import folded_widths
+
+_IS = r"(?: is| was| are| would be| should be| must be| will be| seems to be| corresponds to|[:：=]| ?->| ?→)"
 _DRESS = r"[\s*_`\"'“”]{0,6}"
 _ANSWER_IS: tuple[tuple[str, str], ...] = (
     ("answer|response|result", rf"\b(?:final )?(?:answer|response|result)s?{_DRESS}{_IS}"),
     ("final answer", r"\bfinal answer[*_\s]{0,4}[:：\n]"),
-    ("答案", r"(?:正确)?答案(?:应该是|应当是|应为|应是|是|为|选)?\s?[:：]?"),
+    ("答案", r"(?:正确|正確)?答案(?:应该|应当|應該|应|應|就|最?可能)?(?:是|为|為|选|選)?\s?[:：]?"),
     ("答え|解答|正解", r"(?:答え|解答|正解)\s?(?:は|[:：])"),
     ("답", r"(?:정답|답)\s?(?:은|는|[:：])"),
     ("respuesta", r"\brespuesta(?: correcta| final)?(?: es|\s?[:：])"),
     ("réponse|reponse", r"\br[ée]ponse(?: correcte| finale)?(?: est|\s?[:：])"),
     ("antwort", r"\bantwort(?: ist| lautet|\s?[:：])"),
     ("antwoord", r"\bantwoord(?: is|\s?[:：])"),
-    ("resposta", r"\bresposta(?: correta| final)?(?: [ée]|\s?[:：])"),
+    (
+        "resposta",
+        r"\bresposta(?: correta| final)?(?: [ée](?: a(?: letra| opção)?(?= \(?[A-Z]\b))?|\s?[:：])",
+    ),
     ("risposta", r"\brisposta(?: corretta| finale)?(?: [èe]|\s?[:：])"),
     ("ответ", r"\b(?:правильный )?ответ\s?(?:[:：—-]|это)"),
     ("đáp án", r"\bđáp án(?: đúng)?(?: là|\s?[:：])"),
     ("cevap", r"\b(?:doğru )?cevap\s?[:：]?"),
     ("الإجابة|الجواب", r"(?:الإجابة|الجواب)(?: الصحيحة| الصحيح)?(?: هي| هو|\s?[:：])"),
+    ("câu trả lời", r"\bcâu trả lời(?: đúng| chính xác)?(?: là|\s?[:：])"),
+    ("jawaban", r"\bjawaban(?:nya)?(?: yang (?:benar|tepat))?(?: adalah|\s?[:：])"),
+    ("odpowied", r"\b(?:poprawna )?odpowied[zź](?: to| brzmi|\s?[:：])"),
+    ("ค\u0e4d\u0e32ตอบ", "ค\u0e4d\u0e32ตอบ(?:ที่ถูกต้อง)?\\s?(?:คือ|[:：])"),
+    ("התשובה|תשובה", r"ה?תשובה(?: הנכונה)?(?: היא|\s?[:：])"),
+    ("پاسخ", r"پاسخ(?: صحیح)?\s?[:：]?"),
+    ("відповідь", r"\b(?:правильна )?відповідь\s?(?:[:：—-]|це)"),
     ("उत्तर", r"(?:सही )?उत्तर(?: है|\s?[:：])?"),
 )
 _CHOOSE: tuple[tuple[str, str], ...] = (
@@ -52,7 +65,11 @@ _CHOOSE: tuple[tuple[str, str], ...] = (
         r"(?: it(?:'s| is| must be| should be))?",
     ),
     ("it must be|it should be|it has to be", r"\bit (?:must|should|has to) be\b"),
-    ("选", r"(?:应该|应|故|因此|所以|正确)?选(?:择|项)?(?:是|为)?\s?[:：]?"),
+    ("选|選", r"(?:应该|应|應|故|因此|所以|正确|正確)?[选選](?:[择擇项項])?(?:是|为|為)?\s?[:：]?"),
+    (
+        "认为|認為|应该|應該|正确|正確",
+        r"(?:认为|認為|应该|應該|正确的|正確的)(?:答案|[选選][项項])?(?:应该|應該)?是",
+    ),
     ("opción|elijo", r"\b(?:opción|elijo|la opción)(?: correcta)?(?: es)?\b"),
     ("option", r"\b(?:l'option|option correcte)(?: est)?\b"),
 )
@@ -78,7 +95,24 @@ class Phrases:
         start = min(first for first in firsts if first >= 0) - _LONGEST_PREFIX
         if len(lowered) != len(text):
             start = 0
-        return [match.end() for match in _compiled(present).finditer(text, max(0, start))]
+        matches = _compiled(present).finditer(text, max(0, start))
+        return [
+            match.end() for match in matches if _LINK.match(match.group()) or not negated(text, match.start())
+        ]
+
+
+def negated(text: str, place: int) -> bool:
+    """Whether the words just before a place deny what stands there, as in "I would not choose"."""
+    return _DENIAL.search(text, max(0, place - 40), place) is not None
+
+
+_LINK = re.compile(r"(?:therefore|thus|hence|so|in conclusion|conclusion)\b", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"(?:\b(?:not|never|cannot)|n['’]t) (?:(?:think|believe|say|suppose|agree) (?:that )?)?"
+    r"(?:(?!(?:but|so|sure|and|then|yet|clear|only)\b)[a-z]+ ){0,2}\Z"
+    r"|[不别非](?:能|会|该|应该?|可以?|要)?\Z",
+    re.IGNORECASE,
+)
 
 
 def _first_of(words: str, text: str) -> int:
@@ -96,8 +130,8 @@ CHOICE_IS = Phrases((*_ANSWER_IS, *_CHOOSE))
 LETTER_IS_RIGHT = re.compile(
     r"(?<![A-Za-z0-9])([A-Z])[)\]*.\"']{0,4} (?:is|must be|should be) "
     r"(?:clearly |definitely |most likely |therefore |thus |indeed )?"
-    r"(?:the )?(?:most )?(?:correct|right|best|accurate|appropriate|likely|answer)\b"
-    r"|(?<![A-Za-z0-9])([A-Z])\s?(?:选项)?(?:是|が|は)?(?:正确|正解|对的)"
+    r"(?:the |my )?(?:final )?(?:most )?(?:correct|right|best|accurate|appropriate|likely|answer)\b"
+    r"|(?<![A-Za-z0-9])([A-Z])\s?(?:[选選]?[项項])?(?:是|が|は)?(?:正确|正確|正解|对的)"
 )
 
 _MAX_CONCLUSIONS = 32
@@ -110,7 +144,8 @@ def concluding_statements(text: str, phrases: Phrases = ANSWER_IS) -> list[str]:
     ['C.', 'A? No, the answer is C.']
     """
     statements = []
-    for end in reversed(phrases.ends(text)[-_MAX_CONCLUSIONS:]):
+    text = unicodedata.normalize("NFC", text)
+    for end in reversed(phrases.ends(folded_widths(text))[-_MAX_CONCLUSIONS:]):
         rest = text[end:].lstrip(" \t\r\n*_:：")
         statement = rest.partition("\n\n")[0].strip()
         if statement:

@@ -11,6 +11,7 @@ from typing import Any
 
 from vrldata.tasks import choices, numbers
 from vrldata.tasks.killable import shared_worker
+from vrldata.tasks.math_signs import as_latex
 from vrldata.tasks.reading import (
     Measured,
     Reading,
@@ -65,9 +66,9 @@ def read_gold(record: Record) -> MathKey:
         key = key[0]
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise UnreadableGoldError(f"key {str(key)[:80]!r} is no formula")
-    text = clean(unwrap_answer_tag(str(key)))
+    text = clean(as_latex(unwrap_answer_tag(str(key)).rstrip(".。")))
     boxed = last_boxed(text)
-    text = boxed.strip() if boxed else text
+    text = as_latex(boxed.strip()) if boxed else text
     if not text:
         raise UnreadableGoldError("the key is empty")
     if record.options or re.fullmatch(r"\(?[A-Z]\)?\.?", text):
@@ -108,12 +109,12 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
                 raise
     if content.count("\\boxed{") > 1:
         raise UnreadableAnswerError("several boxed results", ambiguous=True)
-    text = content.strip().rstrip(".。")
+    text = as_latex(content.strip().rstrip(".。"))
     if text.startswith("\\[") and text.endswith("\\]"):
         text = text[2:-2]
     text = _in_one_line(clean(_one_formula(text)))
     boxed = last_boxed(text)
-    text = boxed.strip() if boxed is not None else _one_formula(text)
+    text = as_latex(boxed.strip() if boxed is not None else _one_formula(text))
     if len(text) > MAX_ANSWER_CHARS:
         raise UnreadableAnswerError(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
     if not text:
@@ -161,6 +162,8 @@ def equal(answer: str, key: str, record: Record) -> bool:
     answer, key = (_REPEATING.sub(_as_fraction, text) for text in (answer, key))
     if _normal(answer) == _normal(key):
         return True
+    if _lists_in(answer) ^ _lists_in(key) == {"{", "("}:
+        return False
     words, key_words = _plain_words(answer), _plain_words(key)
     if words and key_words:
         return words == key_words
@@ -176,6 +179,16 @@ def equal(answer: str, key: str, record: Record) -> bool:
         return False
     request = {"key": key, "answer": answer.replace("**", "^")}
     return bool(_worker().call(request, seconds=record.settings.math_seconds)["equal"])
+
+
+def _lists_in(text: str) -> set[str]:
+    """The bracket around a formula that is one list: braces are a set, others keep the order; else none."""
+    plain = _normal(text)
+    if "," not in plain:
+        return set()
+    if plain.startswith("\\{") and plain.endswith("\\}"):
+        return {"{"}
+    return {"("} if plain[:1] in ("(", "[") and plain[-1:] in (")", "]") else set()
 
 
 def _nesting(text: str) -> int:
@@ -200,7 +213,7 @@ def _normal(text: str) -> str:
     plain = (
         text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\varnothing", "\\emptyset")
     )
-    return _DEGREES.sub("°", _SPACING.sub("", plain))
+    return _DEGREES.sub("°", _SPACING.sub("", plain)).rstrip(".。")
 
 
 def _plain_words(text: str) -> str | None:

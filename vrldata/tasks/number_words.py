@@ -71,7 +71,7 @@ def digits_for_words(text: str) -> str:
     '32'
     """
     if not text.isascii():
-        chinese = _CHINESE.fullmatch(text.strip())
+        chinese = _CHINESE.fullmatch(text.strip(" \t\r\n.!"))
         if chinese:
             return ("-" if chinese["negative"] else "") + _chinese_digits(chinese)
     share = _SHARE.fullmatch(text.strip(" .!"))

@@ -21,14 +21,12 @@ from vrldata.tasks.reading import (
     UnreadableGoldError,
     sole,
 )
-from vrldata.tasks.text import clean, nfkc, unwrap_answer_tag
+from vrldata.tasks.text import clean, nfkc, raised, unwrap_answer_tag
 
 MAX_NUMBER_CHARS = 400
 MAX_REPEATS = 16
 """An answer that states its number so often states none."""
 
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _LATEX = (
     ("\\left", ""),
     ("\\right", ""),
@@ -90,7 +88,7 @@ _ALTERNATIVE = re.compile(
     r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\b(?:or|and|xor|versus)\b|\bvs\b\.?|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
 )
 # One half after a whole number: NFKC would join the digits of both.
-_MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
+MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +152,15 @@ def _has_alternative(plain: str, matches: list[tuple[re.Match[str], Number]]) ->
     """Whether the second of the numbers differs from the first and is joined to it."""
     if len(matches) < 2 or matches[0][1] == matches[1][1]:
         return False
+    end = matches[1][0].end()
     between = plain[matches[0][0].end() : matches[1][0].start()]
+    if "\n\n" in between.replace(" ", "") and not between.strip() and _EXPLAINS.match(plain, end):
+        return False  # the number on a line of its own, then where it comes from
     return not between.strip() or _ALTERNATIVE.fullmatch(_BLANKS.sub(" ", between[:60])) is not None
 
 
 _BLANKS = re.compile(r"\s+")
+_EXPLAINS = re.compile(r"[ \t]+[^\W\d]+[ \t]+[^\W\d]")
 
 
 def _right_side(text: str) -> str:
@@ -167,9 +169,7 @@ def _right_side(text: str) -> str:
 
 
 def _without_dress(text: str) -> str:
-    text = _MIXED_SIGN.sub(" ", _THOUSANDS.sub("", text))
-    plain = _SUPERSCRIPT_RUN.sub(lambda run: "^" + run.group().translate(_SUPERSCRIPTS), text)
-    plain = clean(nfkc(plain))
+    plain = clean(nfkc(raised(MIXED_SIGN.sub(" ", _THOUSANDS.sub("", text)))))
     if "\\" in plain:
         plain = _WRITTEN_BREAK.sub("\n", _WRAPPER.sub(r" \1 ", plain))
     for latex, replacement in _LATEX:

@@ -33,6 +33,33 @@ def nfkc(text: str) -> str:
     return plain if len(plain) <= 2 * len(text) + 64 else text
 
 
+def raised(text: str) -> str:
+    """`text` with superscripts as exponents, which NFKC would make digits like any other.
+
+    >>> raised("10⁻³ m²")
+    '10^{-3} m^{2}'
+    """
+    if text.isascii():
+        return text
+    return _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run.group().translate(_SUPERSCRIPTS)}}}", text)
+
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+
+
+def folded_widths(text: str) -> str:
+    """`text` with each character that has a one-character NFKC form in that form: no place moves.
+
+    >>> folded_widths("答案：Ｂ ½")
+    '答案:B ½'
+    """
+    if unicodedata.is_normalized("NFKC", text):
+        return text
+    forms = (unicodedata.normalize("NFKC", character) for character in text)
+    return "".join(form if len(form) == 1 else own for form, own in zip(forms, text, strict=True))
+
+
 def collapse(text: str) -> str:
     """`text` with each run of white space as one blank, stripped."""
     return " ".join(text.split())

@@ -27,7 +27,7 @@ from vrldata.tasks.reading import (
     UnreadableGoldError,
 )
 from vrldata.tasks.scoring import MAX_SHOWN_CHARS, TASKS, Task, check_length, unscored
-from vrldata.tasks.text import clean, last_boxed, nfkc
+from vrldata.tasks.text import clean, last_boxed
 from vrldata.types import Score
 
 SIMULATED_DIMENSIONS = frozenset({"prediction_operation"})
@@ -103,7 +103,7 @@ def candidates(segment: str, *, conclusions: bool = True) -> Iterator[tuple[str,
     if boxed and boxed.strip():
         yield boxed.strip(), "boxed"
     if conclusions:
-        for statement in concluding_statements(nfkc(segment))[:4]:
+        for statement in concluding_statements(segment)[:4]:
             yield statement, "conclusion"
     yield segment.strip(), "whole"
 
