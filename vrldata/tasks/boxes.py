@@ -23,9 +23,20 @@ CORNER_NAMES = (
     ("x1", "y1", "x2", "y2"),
     ("xmin", "ymin", "xmax", "ymax"),
     ("left", "top", "right", "bottom"),
+    ("topleft", "bottomright"),
 )
+"""Names of the corners in lower case, without `_`, `-` and blanks."""
+_SIZED_NAMES = (("x", "y", "w", "h"), ("x", "y", "width", "height"), ("left", "top", "width", "height"))
+_FRAME_TIME_NAMES = ("time", "timestamp", "second", "t")
 MAX_BOXES = 256
 _COORDINATE = r"\s?(?:[xy](?:min|max|[12])\s?[=:]\s?)?(-?\d{1,7}(?:\.\d{1,9})?)\s?"
+_NAME_DRESS = re.compile(r"[\s_-]+")
+_POINT = r"\(\s?-?\d{1,7}(?:\.\d{1,9})?\s?,\s?-?\d{1,7}(?:\.\d{1,9})?\s?\)"
+_BOX_IN_PROSE = re.compile(
+    r"(?:<box>|<\|box_start\|>)(?P<tagged>[^<]{1,120})<"
+    rf"|(?P<first>{_POINT})[^()\d]{{0,30}}(?P<second>{_POINT})"
+    r"|(?P<flat>\((?:\s?-?\d{1,7}(?:\.\d{1,9})?\s?,){3}\s?-?\d{1,7}(?:\.\d{1,9})?\s?\))"
+)
 _PLAIN_BOX = re.compile(
     rf"(?:<(?:box|\|box_start\|)>)?\(?{_COORDINATE}[,\s]{_COORDINATE}\)?[,\s]\(?{_COORDINATE}[,\s]{_COORDINATE}\)?"
     r"(?:</box>|<\|box_end\|>)?\s?\.?"
@@ -63,21 +74,17 @@ def coordinate(value: Any) -> float:
 
 
 def box_of(value: Any, *, reorder: bool) -> Box:
-    """Four coordinates, or two corners, as a box.
+    """Four coordinates, two corners, an object that names them, or a text of four numbers, as a box.
 
     Args:
         reorder: put swapped corners in order instead of refusing them.
     """
     if isinstance(value, dict):
-        value = next(
-            (
-                [value[name] for name in names]
-                for names in CORNER_NAMES
-                if all(name in value for name in names)
-            ),
-            None,
-        )
-    elif _is_corners(value):
+        named = next((value[name] for name in BOX_NAMES if name in value), None)
+        value = _named_corners(value) if named is None else named
+    elif isinstance(value, str):
+        value = _plain_box(value)
+    if _is_corners(value):
         value = [*value[0], *value[1]]
     if not isinstance(value, list | tuple) or len(value) != 4:
         raise UnreadableAnswerError("a box needs four numbers")
@@ -87,6 +94,24 @@ def box_of(value: Any, *, reorder: bool) -> Box:
     if x2 < x1 or y2 < y1:
         raise UnreadableAnswerError(f"box {[x1, y1, x2, y2]} has swapped corners")
     return x1, y1, x2, y2
+
+
+def _named_corners(value: Mapping[Any, Any]) -> list[Any] | None:
+    """The corners of an object that names them, or names one corner, width and height."""
+    plain = {_NAME_DRESS.sub("", str(name)).lower(): item for name, item in value.items()}
+    for names in CORNER_NAMES:
+        if all(name in plain for name in names):
+            return [plain[name] for name in names]
+    for names in _SIZED_NAMES:
+        if all(name in plain for name in names):
+            x, y, width, height = (coordinate(plain[name]) for name in names)
+            return [x, y, x + width, y + height]
+    return None
+
+
+def _plain_box(text: str) -> list[float] | None:
+    found = _PLAIN_BOX.fullmatch(text.strip().strip("[]").strip()) if len(text) < 200 else None
+    return [float(number) for number in found.groups()] if found else None
 
 
 def _is_corners(value: Any) -> bool:
@@ -105,10 +130,11 @@ def boxes_of(value: Any, *, reorder: bool) -> tuple[list[Box], bool, bool]:
     """
     requested = False
     if isinstance(value, dict):
-        name = next((name for name in BOX_NAMES if name in value), None)
-        if name is not None:
-            value, requested = value[name], name == "boxes"
-    if isinstance(value, dict) or _is_corners(value):
+        names = {str(name).lower(): name for name in value}
+        found = next((names[name] for name in (*BOX_NAMES, "objects", "answer") if name in names), None)
+        if found is not None:
+            value, requested = value[found], found == "boxes"
+    if isinstance(value, dict | str) or _is_corners(value):
         return [box_of(value, reorder=reorder)], False, False
     if not isinstance(value, list) or not value:
         raise UnreadableAnswerError("no box")
@@ -137,18 +163,30 @@ def read_spatial_gold(record: Record) -> list[Box]:
 
 def read_spatial(content: str, record: Record, gold: Sequence[Box]) -> Reading:
     """The predicted boxes; several only for a key with several."""
-    plain = _PLAIN_BOX.fullmatch(content.strip()) if record.tolerant and len(content) < 200 else None
-    if plain:
-        value = [float(number) for number in plain.groups()]
-        parsed = JsonValue(value=value, exact=False)
-    else:
-        parsed = read_json(content)
+    plain = _box_in_text(content) if record.tolerant else None
+    parsed = JsonValue(value=plain, exact=False) if plain else read_json(content)
     boxes, requested, flat = boxes_of(parsed.value, reorder=record.tolerant)
     if len(boxes) > 1 and len(gold) == 1:
         raise UnreadableAnswerError(f"{len(boxes)} boxes where one is asked for", ambiguous=True)
     exact = parsed.exact and requested and flat == (len(gold) == 1) and all_numbers(parsed.value["boxes"])
     shown = json.dumps([list(box) for box in boxes] if len(boxes) > 1 else list(boxes[0]))
     return Reading(value=boxes, shown=shown, form=1.0 if exact else 0.5)
+
+
+def _box_in_text(content: str) -> list[Any] | None:
+    """The box of a text without JSON: the whole text, or the only one that stands in it."""
+    if plain := _plain_box(content):
+        return plain
+    if "{" in content or "[" in content:
+        return None
+    found = list(_BOX_IN_PROSE.finditer(content))
+    if len(found) > 1:
+        raise UnreadableAnswerError(f"{len(found)} boxes in a text", ambiguous=True)
+    if not found:
+        return None
+    (match,) = found
+    numbers = re.findall(r"-?\d[\d.]*", match["tagged"] or match["flat"] or match.group())
+    return list(numbers) if len(numbers) == 4 else None
 
 
 def compare_spatial(value: Sequence[Box], gold: Sequence[Box], record: Record) -> Measured:
@@ -162,7 +200,26 @@ def compare_spatial(value: Sequence[Box], gold: Sequence[Box], record: Record) -
 def frames_in(value: Mapping[str, Any]) -> tuple[Any, bool]:
     """The boxes by frame of an object, and whether they stand under the requested key."""
     name = next((name for name in BOX_NAMES if value.get(name)), None)
-    return (value[name], name == "boxes") if name else ({}, False)
+    if name is None:
+        return {}, False
+    frames = value[name]
+    if isinstance(frames, list) and all(isinstance(item, dict) for item in frames):
+        return _frames_by_time(frames), False
+    return frames, name == "boxes"
+
+
+def _frames_by_time(items: Sequence[Mapping[str, Any]]) -> dict[Any, Any]:
+    """Frames of a list of objects that each hold a time and a box: `{"time": 3, "bbox_2d": [...]}`."""
+    frames: dict[Any, Any] = {}
+    for item in items:
+        time = next((item[name] for name in _FRAME_TIME_NAMES if name in item), None)
+        box = next((item[name] for name in BOX_NAMES if name in item), None)
+        if time is None or isinstance(time, list | dict):
+            raise UnreadableAnswerError("a box of a list without its time")
+        if str(time) in frames:
+            raise UnreadableAnswerError(f"two boxes for frame {time}", ambiguous=True)
+        frames[str(time)] = box
+    return frames
 
 
 def frames_of(value: Any, *, reorder: bool, strict: bool) -> dict[float, Box | None]:
@@ -202,10 +259,11 @@ def _frame_time(name: Any) -> float:
 
 def frames_form(parsed: JsonValue, frames: Mapping[float, Box | None]) -> float:
     """Format share of an answer with boxes by frame: 1 for standard JSON with a valid box in every frame."""
-    valid = bool(frames) and None not in frames.values()
+    named, requested = frames_in(parsed.value)
+    valid = requested and bool(frames) and None not in frames.values()
     plain = valid and all(
-        all_numbers(box) and len(box) == 4 and not set(name) & set("s:秒")
-        for name, box in frames_in(parsed.value)[0].items()
+        all_numbers(box) and isinstance(box, list) and len(box) == 4 and not set(name) & set("s:秒")
+        for name, box in named.items()
     )
     return 1.0 if parsed.exact and plain else 0.5
 
@@ -240,7 +298,9 @@ def read_tracking(content: str, record: Record, gold: Mapping[float, Box | None]
     """The predicted boxes by frame."""
     parsed = read_json(content)
     value, requested = parsed.value, False
-    if isinstance(value, dict) and any(name in value for name in BOX_NAMES):
+    if isinstance(value, list):
+        value, _ = frames_in({"boxes": value})
+    elif any(name in value for name in BOX_NAMES):
         value, requested = frames_in(value)
     frames = frames_of(value, reorder=record.tolerant, strict=False)
     if not any(frames.values()):

@@ -6,6 +6,7 @@ model saw (Qwen2.5-VL) for a response, of the picture `width` x `height` for a k
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 from vrldata.errors import TaskError
@@ -29,6 +30,8 @@ def check_space(name: str, space: str | None) -> None:
 def into_key_space(values: Coordinates, record: Record) -> Coordinates:
     """`values` (x, y, x, y, ...) of the response in the coordinate space of its key.
 
+    A tolerant reading cuts them to the picture, where the spaces are declared.
+
     Raises:
         UnreadableGoldError: two different spaces are declared, but not the size that converts between them.
     """
@@ -36,15 +39,24 @@ def into_key_space(values: Coordinates, record: Record) -> Coordinates:
     if response_space is None or key_space is None:
         return values
     if response_space == key_space and not (record.frame_width or record.frame_height):
-        return values  # also pixels, of a picture whose size nobody needs to know
+        return _inside(values, key_space, record)  # also pixels, of a picture of unknown size
     from_size = _size(
         response_space, record.frame_width or record.width, record.frame_height or record.height
     )
     to_size = _size(key_space, record.width, record.height)
-    if from_size == to_size:
-        return values
     factors = (to_size[0] / from_size[0], to_size[1] / from_size[1])
-    return tuple(value * factors[index % 2] for index, value in enumerate(values))  # type: ignore[return-value]
+    if from_size != to_size:
+        values = tuple(value * factors[index % 2] for index, value in enumerate(values))  # type: ignore[assignment]
+    return _inside(values, key_space, record)
+
+
+def _inside(values: Coordinates, space: str, record: Record) -> Coordinates:
+    """`values` cut to the picture where the reading is tolerant: what lies outside of it shows nothing."""
+    if not record.tolerant:
+        return values
+    known = space != "pixel" or (record.width and record.height)
+    sizes = _size(space, record.width, record.height) if known else (math.inf, math.inf)
+    return tuple(min(max(value, 0.0), sizes[index % 2]) for index, value in enumerate(values))  # type: ignore[return-value]
 
 
 def _size(space: str, width: int | None, height: int | None) -> tuple[float, float]:

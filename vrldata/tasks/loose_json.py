@@ -24,6 +24,7 @@ _BARE_TIME = re.compile(
     rf"{_BEFORE}(\+?\d{{1,9}}(?::\d{{1,2}}){{0,2}}(?:\.\d{{0,9}})?\s?(?:s|sec|secs|seconds?)?)(?=\s{{0,3}}[,\]}}])"
 )
 _JSON_NUMBER = re.compile(r"(?:0|[1-9]\d*)(?:\.\d+)?")
+_COMMENT = re.compile(r"/\*[^*]{0,200}+\*/|//[^\n]{0,200}+$", re.MULTILINE)
 _SEMICOLON = re.compile(r"(?<=[\d\]}]);")
 # digits are taken whole: a run of them has one reading, however long it is
 _NUMBER = r"-?[\d.]{1,20}+"
@@ -178,7 +179,7 @@ def _strings(text: str) -> list[tuple[int, int]]:
 
 
 def _repaired_outside(text: str) -> str:
-    mended = _TRAILING_COMMA.sub(r"\1", _SEMICOLON.sub(",", text))
+    mended = _TRAILING_COMMA.sub(r"\1", _SEMICOLON.sub(",", _COMMENT.sub("", text)))
     mended = _MISSING_COMMA.sub(", ", mended)
     mended = _BARE_PAIR.sub(r"\1[\2]", mended)
     mended = _BARE_RANGE.sub(r'\1"\2"', mended)

@@ -35,27 +35,36 @@ _TIME_NAMES = (
     "range",
     "interval",
     "intervals",
+    "answer",
 )
-_BOUND_NAMES = (("start", "end"), ("start_time", "end_time"), ("begin", "end"), ("from", "to"))
+_STARTS = frozenset({"start", "starts", "begin", "begins", "from", "onset"})
+_ENDS = frozenset({"end", "ends", "stop", "stops", "finish", "to", "until", "offset"})
+# Words of a bound's name that leave it a time in seconds; `start_frame` is none.
+_TIME_WORDS = frozenset({"time", "timestamp", "t", "s", "sec", "secs", "second", "seconds", "in", "at"})
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _MAX_SPAN_CHARS = 200
 _TIME = r"(?:\d{1,3}(?::[0-5]?\d){1,2}(?:\.\d{1,9})?|\d{1,9}(?:\.\d{1,9})?)"
-_UNIT = r"(?:seconds|second|secs|sec|segundos|sekunden|secondes|s|秒|초)?"
-_JOIN = r"(?:to|until|till|and|through|bis|a|à|-{1,2}>|[-–—~～→]|到|至|から|부터)"
-_NAME = r"(?:(?:second|seconds|t|第) ?=? ?)?"
+_UNIT = r"(?:(?:st|nd|rd|th) ?(?=s))?(?:seconds|second|secs|sec|segundos|sekunden|secondes|s|秒|초)?"
+_JOIN = r"(?:to|until|till|and|through|bis|a|à|hasta|по|-{1,2}>|[-–—~～〜→]|到|至|から|부터|에서)"
+_NAME = r"(?:(?:about|around|approximately|roughly|second|seconds|the|t|第) ?=? ?)?"
 _RANGE = re.compile(
-    rf"(?<![\d.:]){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}"
-    rf"(?P<end>{_TIME}) ?{_UNIT}(?:まで|까지)?(?![\w:])",
+    rf"(?<![\d.:])(?<!\d,){_NAME}(?P<start>{_TIME}) ?{_UNIT} ?{_JOIN} ?{_NAME}"
+    rf"(?P<end>{_TIME}) ?{_UNIT}(?:まで|까지|之间)?(?![\w:])",
     re.IGNORECASE,
 )
 # A comma without a blank may belong to one number.
 _PAIR = re.compile(rf"(?P<start>{_TIME}) ?{_UNIT}, (?P<end>{_TIME}) ?{_UNIT}", re.IGNORECASE)
-_IS = r"[ _]?(?:time|second)? ?(?:is|at|:|=)? ?"
+_IS = r"(?:[ _*:=(>]|时间|(?:time|second|is|at|around|about|approximately)\b){0,6}"
 _START_END = re.compile(
-    rf"\b(?:start|begin)[a-z]*{_IS}(?P<start>{_TIME}) ?{_UNIT}\b.{{0,40}}?"
-    rf"\b(?:end|stop)[a-z]*{_IS}(?P<end>{_TIME}) ?{_UNIT}\b",
+    rf"(?:\b(?:start|begin)[a-z]{{0,4}}|开始){_IS}(?P<start>{_TIME}) ?{_UNIT}\b.{{0,40}}?"
+    rf"(?:\b(?:end|stop|finish)[a-z]{{0,4}}|结束){_IS}(?P<end>{_TIME}) ?{_UNIT}\b",
     re.IGNORECASE,
 )
 _NUMBER_TEXT = re.compile(rf"({_TIME}) ?{_UNIT}", re.IGNORECASE)
+_PLAIN_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.\d{0,9})?(?:e[+-]?\d{1,2})?", re.IGNORECASE)
+_ANGLED = re.compile(rf"<({_TIME} ?{_UNIT})>", re.IGNORECASE)
+# Thousandths of subtitle stamps stand behind a comma: 00:00:12,500.
+_STAMP_COMMA = re.compile(r"(?<=:\d\d),(?=\d{3}(?!\d))")
 _BLANKS = re.compile(r"\s+")
 
 
@@ -68,14 +77,16 @@ def read_time(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
         return float(value)
     if isinstance(value, str) and len(value) < 40:
-        found = _NUMBER_TEXT.fullmatch(value.strip())
-        if found:
+        text = _STAMP_COMMA.sub(".", value.strip())
+        if _PLAIN_NUMBER.fullmatch(text):
+            return float(text)
+        if found := _NUMBER_TEXT.fullmatch(text):
             return clock_seconds(found.group(1))
     raise UnreadableAnswerError(f"{str(value)[:40]!r} is no time")
 
 
 def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
-    """Spans of a JSON value: `[s, e]`, a list of such pairs, `{"start": s, "end": e}`, or the text `s to e`.
+    """Spans of a JSON value: `[s, e]`, a list of such pairs, an object of two bounds, or the text `s to e`.
 
     Args:
         reorder: swap reversed bounds instead of refusing them.
@@ -84,13 +95,8 @@ def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
         UnreadableAnswerError: no span, or one that ends before it starts.
     """
     if isinstance(value, dict):
-        if "time" in value:
-            return spans_of(value["time"], reorder=reorder)
-        for names in _BOUND_NAMES:
-            pair = [value.get(name) for name in names]
-            if None not in pair:
-                return spans_of(pair, reorder=reorder)
-        raise UnreadableAnswerError("a time object without start and end")
+        inner, _ = time_value(value)
+        return spans_of(_bounds(value) if inner is value else inner, reorder=reorder)
     if isinstance(value, str) and (stated := spans_in_text(value, whole=True)):
         return spans_of([list(span) for span in stated], reorder=reorder)
     if not isinstance(value, list) or not value:
@@ -110,16 +116,28 @@ def spans_of(value: Any, *, reorder: bool = False) -> list[Span]:
     return [(start, end)]
 
 
+def _bounds(value: dict[str, Any]) -> list[Any]:
+    """Start and end of an object such as `{"start": 3, "end": 8}` or `{"time_start": 3, "time_end": 8}`."""
+    sides: list[list[Any]] = [[], []]
+    for name, bound in value.items():
+        words = {word.lower() for word in _WORD.findall(str(name)[:40])} - _TIME_WORDS
+        for side, known in zip(sides, (_STARTS, _ENDS), strict=True):
+            if len(words) == 1 and words <= known:
+                side.append(bound)
+    if [len(side) for side in sides] != [1, 1]:
+        raise UnreadableAnswerError("a time object without start and end")
+    return [sides[0][0], sides[1][0]]
+
+
 def time_value(value: Any) -> tuple[Any, bool]:
     """The part of a JSON answer that holds the spans, and whether it stands under the key `time`."""
     if not isinstance(value, dict):
         return value, False
     if "time" in value:
         return value["time"], True
-    for name in _TIME_NAMES:
-        if name in value:
-            return value[name], False
-    return value, False
+    names = {str(name).lower(): name for name in value}
+    found = next((names[name] for name in ("time", *_TIME_NAMES) if name in names), None)
+    return (value, False) if found is None else (value[found], False)
 
 
 def all_numbers(value: Any) -> bool:
@@ -131,7 +149,8 @@ def all_numbers(value: Any) -> bool:
 
 def spans_in_text(text: str, *, whole: bool) -> list[Span]:
     """Spans that a text states, such as `3.0s to 8.0s`; only one that is the whole text if `whole`."""
-    plain = _BLANKS.sub(" ", clean(text)).strip(" .。()[]")
+    plain = _STAMP_COMMA.sub(".", _BLANKS.sub(" ", clean(text)).strip(" .。()[]"))
+    plain = _ANGLED.sub(r"\1", plain)
     if whole:
         bare = re.sub(r"^(?:from|between|de|von|从) ?", "", plain, flags=re.IGNORECASE)
         short = len(bare) <= _MAX_SPAN_CHARS
@@ -198,7 +217,8 @@ _OR = re.compile(r"\bor\b|或", re.IGNORECASE)
 
 def _spans_and_form(content: str, *, many: bool, tolerant: bool) -> tuple[list[Span], float, bool]:
     """Spans, format share, and whether they came as one JSON value."""
-    if not ("{" in content or ("[" in content and "]" in content)):
+    dressed = clean(content)  # also out of its box
+    if not ("{" in dressed or ("[" in dressed and "]" in dressed)):
         spans = spans_in_text(content, whole=not tolerant)
         if spans:
             return spans, 0.5, False
