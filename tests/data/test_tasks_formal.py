@@ -31,10 +31,40 @@ def accuracy(problem_type: str, content: str, key: Any, **fields: Any) -> float 
         ("回答1比回答2好", 1),
         ("两个回答一样好", "tie"),
         ("Response 1", ["Response 1"]),
+        ("A is better than B.", 1),
+        ("1 is worse than 2", 2),
+        ("The latter is better", 2),
+        ("response-2", 2),
+        ("I compared both. Final verdict: [[B]]", 2),
+        ("[[C]]", "tie"),
+        ("tie", "[[C]]"),
+        ("The preferred response is 1.", 1),
+        ("Response 2 outperforms Response 1", 2),
+        ("Response 1 is less accurate than Response 2", 2),
+        ("Response 1 is not as good as Response 2", 2),
+        ("Response 1 provides a better answer than Response 2", 1),
+        ("Response 1 is as good as Response 2", "tie"),
+        ("Neither response is better", "tie"),
+        ("There is no clear winner", "tie"),
     ],
 )
 def test_preference_verdicts(content: str, key: Any) -> None:
     assert accuracy("llava", content, key) == 1.0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Response 1 is better. [[B]]",
+        "[[A]] [[B]]",
+        "A is better, or B is better",
+        "Response 1 is not better than Response 2",
+        "Response 1 is more verbose than Response 2",
+        "Response 1 is as good as Response 2, but [[B]]",
+    ],
+)
+def test_no_verdict_and_two_verdicts_earn_nothing(content: str) -> None:
+    assert [accuracy("llava", content, key) for key in (1, 2, "tie")] == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

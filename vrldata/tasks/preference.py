@@ -20,28 +20,42 @@ from vrldata.tasks.reading import (
 from vrldata.tasks.text import clean, collapse, strip_punctuation, unwrap_answer_tag
 
 TIE = "tie"
-_LABELS = {"1": "1", "a": "1", "one": "1", "first": "1", "2": "2", "b": "2", "two": "2", "second": "2"}
+_LABELS = {
+    **dict.fromkeys(("1", "a", "one", "first", "former"), "1"),
+    **dict.fromkeys(("2", "b", "two", "second", "latter"), "2"),
+    **dict.fromkeys(("c", "tie"), TIE),
+}
 _KIND = r"(?:response|answer|assistant|option|model|candidate|output|caption|reply)"
 _NAMED = (
-    rf"(?:(?:the )?{_KIND}[ _]?[#(:]? ?(1|2|a|b|one|two)(?![0-9a-z])\)?"
-    rf"|the (first|second)(?: (?:{_KIND}|one))?\b)"
+    rf"(?:(?:the )?{_KIND}[ _-]?[#(:]? ?(1|2|a|b|one|two)(?![0-9a-z])\)?"
+    rf"|the (first|second|former|latter)(?: (?:{_KIND}|one))?\b)"
 )
 _EXACT = re.compile(
-    rf"(?:(?:the )?(?:final )?(?:winner|verdict|choice|preference)(?: is)? ?:? ?)?"
-    rf"(?:(?:the )?(?:better |best |winning )?{_KIND}[ _]?(?:is )?[#(:]? ?)?"
-    rf"(1|2|a|b|one|two|first|second)(?: {_KIND})?"
+    rf"(?:(?:the |my )?(?:final )?(?:winner|verdict|choice|preference|preferred|better)(?: is)? ?:? ?)?"
+    rf"(?:(?:the )?(?:better |best |winning |preferred )?{_KIND}[ _-]?(?:is )?[#(:]? ?)?\[{{0,2}}"
+    rf"(1|2|a|b|one|two|first|second|former|latter)(?: {_KIND})?"
 )
 _MENTION = re.compile(_NAMED)
+_BRACKETED = re.compile(r"\[\[(1|2|a|b|c|tie)\]\]")
+"""The verdicts of pairwise judging prompts, where C is a tie (Zheng et al. 2023, MT-Bench)."""
 _WEAKENED = r"(?:(?:much|slightly|clearly|far|a bit|a little|significantly|somewhat|the|overall) )*"
+_QUALITY = (
+    r"(?:accurate|appropriate|complete|comprehensive|correct|detailed|factual|faithful|helpful|informative|"
+    r"precise|relevant|reliable|useful)"
+)
+_SUBJECT = rf"(?:{_NAMED}|(?<![\w.,])([12ab]))"
 _VERDICT = re.compile(
-    rf"{_NAMED} (?:is|was|seems|looks|performs|does|answers) {_WEAKENED}"
+    rf"{_SUBJECT} (?:(?:is|was|seems|looks|performs|does|answers|provides a|gives a|offers a) {_WEAKENED}"
     r"(better|best|superior|preferred|preferable|stronger|worse|worst|inferior|weaker)\b"
+    rf"|(?:is|was|seems) {_WEAKENED}(more|less|not as|not so) (?:{_QUALITY}|good)\b"
+    r"|(outperforms|beats|wins)\b)"
 )
 _CHOICE = re.compile(rf"\b(?:prefer|choose|select|pick|favou?r|go with) {_NAMED}")
 _EQUAL = re.compile(
-    r"\b(?:tie|tied|a draw|equally (?:good|bad|well|strong|correct|helpful)|equal (?:quality|in quality)|"
-    r"(?:are|is) (?:about )?(?:equal|the same|equivalent|comparable)|neither is better|"
-    r"no (?:clear )?preference)\b"
+    rf"\b(?:tie|tied|a draw|equally (?:good|bad|well|strong|{_QUALITY})|(?:equal|similar) (?:in )?quality|"
+    r"(?:are|is) (?:about )?(?:equal|the same|equivalent|comparable|similar(?: in quality)?)|"
+    r"(?:is|are) (?:just |equally )?as good as|"
+    rf"neither (?:{_KIND} )?is better|no (?:clear )?(?:preference|winner|difference))\b"
 )
 _SIDE = rf"(?:{_KIND}[ _]?)?(?<![0-9a-z])([12ab])(?![0-9a-z])"
 # Responses that a missing blank hides: "Response 2orResponse 1".
@@ -57,7 +71,7 @@ _CHINESE_COMPARED = re.compile(
 )
 _CHINESE_EQUAL = re.compile("一样好|同样好|一样差|不分上下|平局|平手|难分高下")
 _CHINESE_WORSE = re.compile("更差|较差|最差|更糟")
-_WORSE = frozenset({"worse", "worst", "inferior", "weaker"})
+_WORSE = frozenset({"worse", "worst", "inferior", "weaker", "less", "not as", "not so"})
 
 
 def verdict(text: str) -> str:
@@ -84,6 +98,7 @@ def verdict(text: str) -> str:
             return TIE
         return _LABELS[sign.group(1 if sign.group(2).startswith(">") else 3)]
     verdicts = {_winner(match) for match in _VERDICT.finditer(plain)}
+    verdicts |= {_LABELS[label] for label in _BRACKETED.findall(plain)}
     verdicts |= {_LABELS[match.group(1) or match.group(2)] for match in _CHOICE.finditer(plain)}
     if _EQUAL.search(plain):
         verdicts.add(TIE)
@@ -128,8 +143,9 @@ def _other(label: str) -> str:
 
 
 def _winner(match: re.Match[str]) -> str:
-    named = _LABELS[match.group(1) or match.group(2)]
-    return named if match.group(3) not in _WORSE else _other(named)
+    subject, said = match.groups()[:3], match.groups()[3:]
+    named = _LABELS[next(filter(None, subject))]
+    return named if not _WORSE.intersection(said) else _other(named)
 
 
 def read_gold(record: Record) -> str:
