@@ -305,6 +305,7 @@ def test_half_a_character_can_be_sent() -> None:
         '{"score": 0, "score": 1}',
         '[{"score": 1}]',
         '{"score": NaN}',
+        '{"score": 0',
         '<think>perhaps {"score": 1}',
     ],
 )

@@ -97,6 +97,8 @@ def _field(reply: str, name: str) -> Any:
     final, _ = final_segment(reply)
     if final is None:
         return None  # it still reasons
+    if final.rfind("}") < final.rfind(name):
+        return None  # cut off: the value may have gone on
     try:
         value = read_json(final).value
     except UnreadableAnswerError:
