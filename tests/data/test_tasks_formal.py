@@ -46,6 +46,11 @@ def accuracy(problem_type: str, content: str, key: Any, **fields: Any) -> float 
         ("Response 1 is as good as Response 2", "tie"),
         ("Neither response is better", "tie"),
         ("There is no clear winner", "tie"),
+        ("The worse response is Response 1", 2),
+        ("I prefer B over A", 2),
+        ("prefer 1", 1),
+        ("Neither Response 1 nor Response 2 is better", "tie"),
+        ("Response 2 does not answer and Response 1 is better", 1),
     ],
 )
 def test_preference_verdicts(content: str, key: Any) -> None:
@@ -60,6 +65,10 @@ def test_preference_verdicts(content: str, key: Any) -> None:
         "A is better, or B is better",
         "Response 1 is not better than Response 2",
         "Response 1 is more verbose than Response 2",
+        "I prefer a detailed answer",
+        "I do not think Response 1 is better",
+        "I wouldn't choose Response 2",
+        "The best response is a detailed one",
         "Response 1 is as good as Response 2, but [[B]]",
     ],
 )

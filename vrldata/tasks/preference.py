@@ -50,12 +50,20 @@ _VERDICT = re.compile(
     rf"|(?:is|was|seems) {_WEAKENED}(more|less|not as|not so) (?:{_QUALITY}|good)\b"
     r"|(outperforms|beats|wins)\b)"
 )
-_CHOICE = re.compile(rf"\b(?:prefer|choose|select|pick|favou?r|go with) {_NAMED}")
+# "a" may also be the article of what follows
+_OBJECT = rf"(?:{_NAMED}|([12ab])(?=$|[.,;:!)]| (?:over|to|because|since|as)\b))"
+_CHOICE = re.compile(
+    rf"\b(?:prefer|choose|select|pick|favou?r|go with) {_OBJECT}"
+    rf"|\b(?:better|best|preferred|winning|(worse|worst|inferior)) (?:{_KIND} |one )?is:? {_OBJECT}"
+)
+_CLAUSE_END = re.compile(r"[.,;:!?]|\b(?:and|but|so|while|because|since|thus|hence|therefore)\b")
+_DENIED = re.compile(r"\b(?:not|never|cannot|doubt)\b|n['’]t\b")
+_NEITHER = re.compile(rf"\bneither (?:{_NAMED} nor {_NAMED}|{_KIND}|one|of (?:them|the two)) is better\b")
 _EQUAL = re.compile(
     rf"\b(?:tie|tied|a draw|equally (?:good|bad|well|strong|{_QUALITY})|(?:equal|similar) (?:in )?quality|"
     r"(?:are|is) (?:about )?(?:equal|the same|equivalent|comparable|similar(?: in quality)?)|"
     r"(?:is|are) (?:just |equally )?as good as|"
-    rf"neither (?:{_KIND} )?is better|no (?:clear )?(?:preference|winner|difference))\b"
+    r"neither is better|no (?:clear )?(?:preference|winner|difference))\b"
 )
 _SIDE = rf"(?:{_KIND}[ _]?)?(?<![0-9a-z])([12ab])(?![0-9a-z])"
 # Responses that a missing blank hides: "Response 2orResponse 1".
@@ -97,9 +105,12 @@ def verdict(text: str) -> str:
         if sign.group(1) == sign.group(3) or sign.group(2) == "=":
             return TIE
         return _LABELS[sign.group(1 if sign.group(2).startswith(">") else 3)]
-    verdicts = {_winner(match) for match in _VERDICT.finditer(plain)}
+    plain = _NEITHER.sub(TIE, plain)
+    compared, chosen = list(_VERDICT.finditer(plain)), list(_CHOICE.finditer(plain))
+    verdicts = {_winner(match) for match in compared} | {_chosen(match) for match in chosen}
     verdicts |= {_LABELS[label] for label in _BRACKETED.findall(plain)}
-    verdicts |= {_LABELS[match.group(1) or match.group(2)] for match in _CHOICE.finditer(plain)}
+    if any(_is_denied(plain, match.start()) for match in (*compared, *chosen)):
+        verdicts |= {"1", "2"}  # what is not better may be worse or as good
     if _EQUAL.search(plain):
         verdicts.add(TIE)
         # a tie names both responses or none: one alone is its alternative
@@ -146,6 +157,17 @@ def _winner(match: re.Match[str]) -> str:
     subject, said = match.groups()[:3], match.groups()[3:]
     named = _LABELS[next(filter(None, subject))]
     return named if not _WORSE.intersection(said) else _other(named)
+
+
+def _is_denied(plain: str, place: int) -> bool:
+    """Whether the clause before `place` takes back what follows: "I do not think response 1 is better"."""
+    return bool(_DENIED.search(_CLAUSE_END.split(plain[max(0, place - 60) : place])[-1]))
+
+
+def _chosen(match: re.Match[str]) -> str:
+    prefer, worse, named = match.groups()[:3], match.group(4), match.groups()[4:]
+    label = _LABELS[next(filter(None, (*prefer, *named)))]
+    return _other(label) if worse else label
 
 
 def read_gold(record: Record) -> str:
