@@ -12,7 +12,7 @@ import math
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -45,7 +45,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        # where nothing could be written there is nothing to remove
+        with suppress(OSError):
+            draft.unlink()
 
 
 def write_rows(rows: pa.Table, file: IO[bytes], output_format: str) -> None:
