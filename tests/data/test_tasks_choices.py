@@ -190,3 +190,22 @@ def test_options_in_any_form_have_letters_and_texts(options: Any) -> None:
     for content in ("B", "drill", "B. drill"):
         assert score("mcq", f"<answer>{content}</answer>", "drill", options=options).accuracy == 1.0
     assert score("mcq", "<answer>C</answer>", "B", options=options).format == 0.5
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Answer: A\nC",
+        "The answers are:\nA. red bucket\nC. blue kite",
+        "The correct options are A and C.\nB is wrong.",
+        "The answer is A and C because B is not shown",
+    ],
+)
+def test_list_of_letters_ends_with_its_statement(response: str) -> None:
+    assert tolerant(response, key=["A", "C"]) == ("scored", "A, C")
+
+
+def test_conclusion_may_be_the_text_of_an_option_that_lists_others() -> None:
+    options = ["A. A only", "B. B only", "C. A, B and C"]
+    assert tolerant("The answer is A, B and C.", key="C", options=options) == ("scored", "C")
+    assert tolerant("The answer is A, B.", key="C", options=options)[0] == "ambiguous"

@@ -28,6 +28,8 @@ def accuracy(problem_type: str, content: str, key: object) -> float | None:
         ("= 100", "100"),
         ("≈ 3.14", "3.14159"),
         ("0.333...", "0.333..."),
+        *(("3*pi/4", "\\frac{3\\pi}{4}"), ("ln(2)", "\\ln 2"), ("sin x", "\\sin(x)"), ("2pi", "2\\pi")),
+        *(("approximately 3.14", "3.14159"), ("therefore 3", "3"), ("log cabin", "\\text{log cabin}")),
     ],
 )
 def test_signs_mean_what_their_latex_means(content: str, key: str) -> None:
@@ -44,6 +46,7 @@ def test_signs_mean_what_their_latex_means(content: str, key: str) -> None:
         ("\\{2,1\\}", "(2,1)"),
         ("(1,2)", "\\{1,2\\}"),
         ("[1,2]", "\\{1,2\\}"),
+        ("{1,2}", "(1,2)"),
     ],
 )
 def test_what_only_looks_alike_differs(content: str, key: str) -> None:
@@ -69,3 +72,11 @@ def test_number_of_a_conclusion_keeps_its_signs(response: str, key: int) -> None
 def test_numbers_on_lines_of_their_own_are_candidates() -> None:
     assert score("numerical", "3\n\n4", 3, protocol="eval").status == "ambiguous"
     assert score("numerical", "3\n4 cars", 3, protocol="eval").status == "ambiguous"
+
+
+def test_two_letters_are_no_value() -> None:
+    options = ["A. 1", "B. 2", "C. 3"]
+    for content in ("A or B", "B. 3"):
+        result = score("math", f"<answer>{content}</answer>", "B", options=options)
+        assert (result.accuracy, result.format) == (0.0, 0.5)
+    assert score("math", "<answer>2.0</answer>", "B", options=options).accuracy == 1.0

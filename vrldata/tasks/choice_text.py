@@ -41,13 +41,14 @@ _JOINED = re.compile(
 )
 _GOES_ON = re.compile(r" ([a-z][a-z'’]*)")
 # The whole text is a letter, whatever stands around it: brackets, check marks, HTML, the word "option".
-_DRESS = r"(?:</?[a-z]{1,8}>|[\W_]){0,12}"
+_DRESS = r"(?:</?[a-z_]{1,16}>|[\W_]){0,12}"
 _DRESSED = re.compile(
     rf"{_DRESS}(?:(?:option|choice|letter|answer|ans|选项|選項){_DRESS})?([A-Z]){_DRESS}(?:[选選]?[项項]{_DRESS})?",
     re.IGNORECASE,
 )
 _LINE = re.compile(
-    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}(?:\s*[.:)、．：](?![A-Z]\b)[*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
+    r"^[\s*_>#-]{0,8}[(\[]?([A-Z])[)\]]?[*_]{0,3}"
+    r"(?:(?:\s*[.:)、．：]| [-–—] )(?![A-Z]\b)[*_\s]{0,4}(.*)|[*_\s.]{0,4})$",
     re.MULTILINE,
 )
 # "B, because ..." leads a line as "B." does.
@@ -107,16 +108,25 @@ def _reading(letter: str, how: str) -> Reading:
 
 def _several(text: str, record: Record, gold: frozenset[str]) -> Reading:
     for statement in concluding_statements(nfkc(text), CHOICE_IS):
+        listed = all(map(_LABELLED.match, statement.splitlines()))
         try:
-            return read_answer(sentence(statement), record, gold)
+            said = statement if listed else _REASON.split(sentence(statement), maxsplit=1)[0]
+            return read_answer(said, record, gold)
         except UnreadableAnswerError:
             continue
     return read_answer(text, record, gold)
 
 
+_REASON = re.compile(r"[,;]?\s(?:because|since|while|whereas|but|not)\b")
+_LABELLED = re.compile(r"[\s*_>#-]{0,8}[(\[]?[A-Z][)\]]?(?![A-Za-z0-9'’])(?! [a-z])")
+
+
 def _concluded(text: str, options: Options) -> str | None:
     statements = concluding_statements(text, CHOICE_IS)
     for statement in statements:
+        said = sentence(statement)
+        if len(named := options.named_by(said)) == 1 and not BARE_LETTER.fullmatch(clean(said)):
+            return named[0]
         _refuse_list(statement, options)
         letter = leading_letter(statement, options)
         if letter is not None:

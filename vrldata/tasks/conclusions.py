@@ -43,7 +43,7 @@ _ANSWER_IS: tuple[tuple[str, str], ...] = (
     ("उत्तर", r"(?:सही )?उत्तर(?: है|\s?[:：])?"),
 )
 _CHOOSE: tuple[tuple[str, str], ...] = (
-    ("option|choice", rf"\b(?:correct|right|best|final|my) (?:option|choice){_DRESS}{_IS}"),
+    ("option|choice", rf"\b(?:correct|right|best|final|my) (?:option|choice)s?{_DRESS}{_IS}"),
     ("option|choice", rf"\b(?:option|choice){_DRESS}{_IS}"),
     ("correct", r"\bcorrect(?: one)?\s?[:：]"),
     (

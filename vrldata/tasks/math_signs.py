@@ -26,6 +26,10 @@ _SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _ROOT = re.compile(
     r"(?:√|(?<![\\A-Za-z])sqrt(?=\s?\())\s?(?:\(([^()]{1,200})\)|(\d{1,40}(?:\.\d{1,40})?|[A-Za-zπ]))"
 )
+# Function names as plain text: before a bracket or one letter, so that "log cabin" stays words.
+_FUNCTION = re.compile(
+    r"(?<![\\A-Za-z])(ln|log|sin|cos|tan)(?=\s?\(|\s[a-zA-Z](?![A-Za-z]))|(?<![\\A-Za-z])(pi)(?![A-Za-z])"
+)
 _EQUALS = re.compile(r"(?:[=≈]|\\(?:approx|simeq)(?![A-Za-z]))\s*")
 
 
@@ -37,6 +41,7 @@ def as_latex(text: str) -> str:
     """
     text = _EQUALS.sub("", text, count=1) if _EQUALS.match(text) else text
     text = _ROOT.sub(lambda root: f"\\sqrt{{{root.group(1) or root.group(2)}}}", text)
+    text = _FUNCTION.sub(r"\\\1\2 ", text)
     if text.isascii():
         return text
     text = raised(MIXED_SIGN.sub(" ", text))

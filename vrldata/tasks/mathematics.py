@@ -45,6 +45,7 @@ _HEAVY = re.compile(
     r"[)}\]]\s*\^\s*\{?\s*\d{2,}|[A-Za-z]\s*\^\s*\{?\s*\d{3,}|\\(?:int|sum|prod|lim)(?![A-Za-z])"
 )
 _MAX_NESTING = 24
+_FORMULA_SIGN = re.compile(r"[=+^/*<>\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +103,10 @@ def read_answer(content: str, record: Record, gold: MathKey) -> Reading:
     if gold.letters:
         try:
             return choices.read_answer(content, record, gold.letters)
-        except UnreadableAnswerError:
+        except UnreadableAnswerError as error:
             # The value in place of its letter counts where the options give the letter a value.
             named = choices.read_options(record.options).texts
-            if len(gold.letters) > 1 or not named:
+            if len(gold.letters) > 1 or not named or (error.ambiguous and not _FORMULA_SIGN.search(content)):
                 raise
     if content.count("\\boxed{") > 1:
         raise UnreadableAnswerError("several boxed results", ambiguous=True)
@@ -186,7 +187,7 @@ def _lists_in(text: str) -> set[str]:
     plain = _normal(text)
     if "," not in plain:
         return set()
-    if plain.startswith("\\{") and plain.endswith("\\}"):
+    if plain.startswith(("\\{", "{")) and plain.endswith("}"):
         return {"{"}
     return {"("} if plain[:1] in ("(", "[") and plain[-1:] in (")", "]") else set()
 

@@ -295,7 +295,11 @@ _MATH_WORDS = (
 )
 _MATH_NAMES = frozenset(_MATH_WORDS.split())
 _UNIT_WORDS = re.compile(r"(?:\s*(?:°|º|'|\"|/|\^\{?-?\d\}?|[A-Za-zµμΩ]+\.?)){0,6}\s*[.。]?")
-_ANSWER_PREFIX = re.compile(r"\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:|=)?\s*", re.IGNORECASE)
+_ANSWER_PREFIX = re.compile(
+    r"\s*(?:(?:the\s+)?(?:final\s+)?answer\s*(?:is|:|=)?)?\s*"
+    r"(?:(?:therefore|thus|about|around|roughly|approximately|exactly)\s+)?",
+    re.IGNORECASE,
+)
 
 
 def whole_number(text: str) -> Number | None:
@@ -307,8 +311,7 @@ def whole_number(text: str) -> Number | None:
     True
     """
     plain = digits_for_words(_without_dress(text))
-    prefix = _ANSWER_PREFIX.match(plain)
-    plain = (plain[prefix.end() :] if prefix else plain).strip()
+    plain = _ANSWER_PREFIX.sub("", plain, count=1).strip()
     match = _NUMBER.match(plain)
     if not match:
         return None
