@@ -15,6 +15,7 @@ from tests.eval.rows_easyvideor1 import easyvideor1
 from vrldata.errors import BenchmarkError
 from vrleval.aggregate import summarise
 from vrleval.annotations import read_benchmark
+from vrleval.benchmarks.layouts import field_of
 from vrleval.benchmarks.table import benchmarks, find_benchmark, read_table
 from vrleval.scoring import ScoringContext, score_response
 from vrleval.types import UNSCORED, Question
@@ -86,6 +87,20 @@ def test_the_right_answer_earns_its_headline_and_no_answer_earns_nothing(tmp_pat
 def test_every_benchmark_of_the_table_has_a_case() -> None:
     covered = {find_benchmark(case[0]).name for case in CASES.values()}
     assert covered == set(benchmarks())
+
+
+def test_the_27_disciplines_of_mmvu_have_their_field() -> None:
+    fields = {
+        "Science": "Astronomy Biology Chemistry Electromagnetism Geography Materials_Science Mechanics "
+        "Modern_Physics Neurobiology Thermodynamics",
+        "Engineering": "Biomedical_Engineering Civil_Engineering Computer_Science Electrical_Engineering "
+        "Electronics_and_Communication Mechanical_Engineering",
+        "Healthcare": "Basic_Medicine Clinical_Medicine Dentistry Pharmacy Preventive_Medicine",
+        "Humanities & Social Science": "Art Economics History Law Literature Management",
+    }
+    found = {field: [field_of(name) for name in names.split()] for field, names in fields.items()}
+    assert sum(map(len, found.values())) == 27
+    assert {field: set(names) for field, names in found.items()} == {field: {field} for field in fields}
 
 
 def test_a_video_is_found_in_the_benchmarks_folder_and_under_another_ending(tmp_path: Path) -> None:
