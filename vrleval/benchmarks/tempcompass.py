@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from vrldata.tasks.conclusions import concluding_statements, sentence
 from vrldata.types import Score
 from vrleval.aggregate import split_by, units_of
 from vrleval.intervals import Unit
@@ -64,7 +65,7 @@ def one_format(name: str) -> Rule:
 
 
 def score(question: Question, response: str) -> Score | None:
-    """Caption matching: the right option's whole line, its sentence or its label, and nothing else.
+    """Caption matching: the right option's whole line, its sentence or its label, alone or as the conclusion.
 
     None for the other formats, whose problem types have rules of their own.
     """
@@ -72,7 +73,9 @@ def score(question: Question, response: str) -> Score | None:
         return None
     text = _final(response)
     options = [match for line in question.sample.problem.splitlines() if (match := _LABELLED.match(line))]
-    named = {match[2].upper() for match in options if _plain(text) in _forms(match)}
+    said = [_plain(text), *(_plain(sentence(one)) for one in concluding_statements(text)[:4])]
+    letters = ({match[2].upper() for match in options if one in _forms(match)} for one in said)
+    named: set[str] = next(filter(None, letters), set())
     gold = _LABELLED.match(question.sample.answer)
     if gold is None:
         return Score(accuracy=None, format=0.0, overall=None, status="bad_ground_truth", reason="no label")
@@ -86,13 +89,14 @@ def score(question: Question, response: str) -> Score | None:
 
 
 def _forms(match: re.Match[str]) -> set[str]:
-    """What names an option: line, sentence, label, or the label's letter alone."""
-    label, letter, sentence = match[1], match[2], match[3]
-    return {_plain(form) for form in (match[0], sentence, label, letter, f"({letter})")}
+    """What names an option: line, sentence, label, or the label's letter, alone or before the sentence."""
+    label, letter, text = match[1], match[2], match[3]
+    lettered = (f"{dress} {text}" for dress in (f"{letter}.", f"{letter}:", f"{letter})", f"({letter})"))
+    return {_plain(form) for form in (match[0], text, label, letter, f"({letter})", *lettered)}
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".").strip("*\"' ")
+    return " ".join(text.casefold().split()).strip("*\"' .")
 
 
 def _final(response: str) -> str:
