@@ -39,6 +39,7 @@ def tolerant(problem_type: str, content: Any, key: Any) -> Score:
         '{"startTime": "00:03", "endTime": "00:08"}',
         '[{"Timestamp": [3, 8], "event": "runs"}]',
         '{"answer": {"time": [3, 8]}}',
+        '{"he runs": {"start": 3, "end": 8}}',
         "\\boxed{3 to 8}",
         "<3> to <8>",
         "about 3 to 8 s",
@@ -81,6 +82,7 @@ def test_tolerant_span_is_the_first_window(content: str) -> None:
     "content",
     [
         '{"start_frame": 3, "end_frame": 8}',
+        '{"frames": [3, 8]}',
         '{"start": 3, "start_time": 2, "end": 8}',
         "It starts with 3 men and ends with 8.",
         "12,003 to 8",
@@ -106,6 +108,8 @@ def test_tolerant_span_with_an_alternative_is_ambiguous() -> None:
         {"top_left": [0, 0], "bottom_right": [10, 10]},
         {"BBox": "[0, 0, 10, 10]"},
         {"objects": [{"bbox_2d": BOX}]},
+        {"the cat": BOX},
+        {"cat": {"bbox_2d": BOX}},
     ],
 )
 def test_box_in_another_form_is_read_and_has_half_the_format(content: Any) -> None:

@@ -132,6 +132,8 @@ def boxes_of(value: Any, *, reorder: bool) -> tuple[list[Box], bool, bool]:
     if isinstance(value, dict):
         names = {str(name).lower(): name for name in value}
         found = next((names[name] for name in (*BOX_NAMES, "objects", "answer") if name in names), None)
+        if found is None and len(value) == 1:  # the object's own name
+            found = next((name for name, inner in value.items() if isinstance(inner, dict | list)), None)
         if found is not None:
             value, requested = value[found], found == "boxes"
     if isinstance(value, dict | str) or _is_corners(value):

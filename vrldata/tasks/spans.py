@@ -137,6 +137,8 @@ def time_value(value: Any) -> tuple[Any, bool]:
         return value["time"], True
     names = {str(name).lower(): name for name in value}
     found = next((names[name] for name in ("time", *_TIME_NAMES) if name in names), None)
+    if found is None and len(value) == 1:
+        found = next((name for name, inner in value.items() if isinstance(inner, dict)), None)
     return (value, False) if found is None else (value[found], False)
 
 
