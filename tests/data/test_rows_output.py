@@ -22,7 +22,7 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 def test_an_error_on_the_way_leaves_the_file_of_before(tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text("before")
-    with pytest.raises(KeyError), whole_file(tmp_path / "out.csv") as file:
+    with pytest.raises(KeyError), whole_file(tmp_path / "out.csv") as file:  # noqa: PT012
         file.write(b"half")
         raise KeyError("name")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("out.csv", "before")]
