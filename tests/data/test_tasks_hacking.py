@@ -364,3 +364,29 @@ def test_digits_that_hide_in_words_are_numbers_of_their_own() -> None:
     for key in (3, 57):
         assert score("numerical", "<answer>3 m_57 m</answer>", key).accuracy == 0.0
     assert score("numerical", "<answer>3 m2 of CO2</answer>", 3).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    "join", [" or maybe ", ", or ", "; or ", " (or ", " or perhaps option ", " vs ", ", or even "]
+)
+def test_tolerant_protocol_pays_no_second_thought(join: str) -> None:
+    close = ")" if "(" in join else ""
+    for response in (f"B{join}C{close}", f"The answer is B{join}C{close}."):
+        result = score("mcq", response, "B", options=OPTIONS, protocol="eval")
+        assert (result.accuracy, result.status) == (0.0, "ambiguous"), response
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "content", "key"),
+    [
+        *(("numerical", "3 (or 4)", 3), ("numerical", "-3或-4", -3), ("numerical", "The answer is 3\n4.", 3)),
+        *(
+            ("boolean", "The answer is yes? No.", "yes"),
+            ("boolean", "否或是", "no"),
+            ("boolean", "是还是不是", "yes"),
+        ),
+    ],
+)
+def test_two_answers_are_ambiguous(problem_type: str, content: str, key: Any) -> None:
+    result = score(problem_type, content, key, protocol="eval")
+    assert (result.accuracy, result.status) == (0.0, "ambiguous")

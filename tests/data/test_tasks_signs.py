@@ -80,3 +80,12 @@ def test_two_letters_are_no_value() -> None:
         result = score("math", f"<answer>{content}</answer>", "B", options=options)
         assert (result.accuracy, result.format) == (0.0, 0.5)
     assert score("math", "<answer>2.0</answer>", "B", options=options).accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    "join", [" vs ", " | ", "|", " ", " \\quad ", " \\lor ", "或", "、", "\\\\", " & ", " + ", " \\mid "]
+)
+def test_a_symbol_with_two_values_is_no_result(join: str) -> None:
+    for key in ("y=x", "y=2x"):
+        assert score("math", f"<answer>y=x{join}y=2x</answer>", key).accuracy == 0.0
+    assert score("math", f"<answer>x=3{join}x=4</answer>", "4").accuracy == 0.0

@@ -104,6 +104,7 @@ def test_key_that_is_no_option_masks_the_row(key: Any) -> None:
         ("a dozen eggs", 12),
         ("two thousand and five", 2005),
         ("三十二个", 32),
+        ("结果是-3", -3),
         ("٣", 3),
         ("3:45", 225),
         ("1:02:03", 3723),

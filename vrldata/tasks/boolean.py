@@ -21,7 +21,7 @@ _CHINESE_NO = ("不是的", "不正确", "不是", "不对", "错误", "没有",
 _CHINESE_YES = ("是的", "正确", "对的", "是", "对")
 _CHINESE_SURE = ("没有错", "没错")
 _CHINESE_OTHER = (
-    *("没有问题", "没问题", "不错", "还是", "或是", "总是", "但是", "可是", "于是", "只是", "要是", "而是"),
+    *("没有问题", "没问题", "不错", "还是", "总是", "但是", "可是", "于是", "只是", "要是", "而是"),
     *("对着", "对称", "对比", "对象", "对手", "绝对", "反对", "面对", "相对", "针对", "应对"),
     "是否",
     "对面",
@@ -48,7 +48,7 @@ _FLIPS = frozenset({"not", "isn't", "isn’t", "wasn't", "wasn’t", "aren't", "
 _JOIN_WORDS = (
     "or and either both vs versus xor then but rather wait maybe perhaps text lor quad br b i e "
     "xor nor neither alternatively otherwise instead not else if even also plus aka viz "
-    "ou et oder und o y и или と か 또 는 或 者 和 与 还是 或是"
+    "ou et oder und o y и или と か 또 는 或 者 和 与 还是"
 )
 _JOINS = frozenset(_JOIN_WORDS.split())
 

@@ -163,6 +163,10 @@ def equal(answer: str, key: str, record: Record) -> bool:
     answer, key = (_REPEATING.sub(_as_fraction, text) for text in (answer, key))
     if _normal(answer) == _normal(key):
         return True
+    if _assigns_twice(answer) and not _assigns_twice(key):
+        return False
+    if "|" not in key and (answer.count("|") % 2 or " | " in answer):
+        return False  # a bar between results, not around a value
     if _lists_in(answer) ^ _lists_in(key) == {"{", "("}:
         return False
     words, key_words = _plain_words(answer), _plain_words(key)
@@ -180,6 +184,15 @@ def equal(answer: str, key: str, record: Record) -> bool:
         return False
     request = {"key": key, "answer": answer.replace("**", "^")}
     return bool(_worker().call(request, seconds=record.settings.math_seconds)["equal"])
+
+
+def _assigns_twice(text: str) -> bool:
+    """Whether one symbol is given two values, as in `x=3 x=4`."""
+    names = _ASSIGNED.findall(text)
+    return len(set(names)) < len(names)
+
+
+_ASSIGNED = re.compile(r"([A-Za-z])\s?=")
 
 
 def _lists_in(text: str) -> set[str]:

@@ -65,7 +65,7 @@ _PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d{2}(?![\d,])|\d+(?:\.\
 _NUMBER = re.compile(
     rf"""(?:(?<![A-Za-z\d_.^])|(?<=[^\d.]\.)|(?<=\.\.)|(?<=[A-Za-z]{{3}})|(?<=[A-Za-z]{{3}}_)|(?<=\bor)|(?<=\bto))
     (?<!\^\{{)
-    (?P<sign>(?<![\w)%])[+-]\s?)?
+    (?P<sign>(?<![A-Za-z\d_)%])[+-]\s?)?
     (?:(?P<clock>\d{{1,3}}(?::[0-5]\d){{1,2}}(?:\.\d+)?)(?![\d:])
     |(?P<whole>\d{{1,6}})\s+(?P<top>\d{{1,6}})\s?/\s?(?P<bottom>\d{{1,6}})(?![\d/.])
     |(?P<number>{_PLAIN})(?:[eE](?P<exponent>[+-]?\d{{1,4}})(?![\dA-Za-z]))?
@@ -85,7 +85,7 @@ _FORMULA = re.compile(
     re.IGNORECASE,
 )
 _ALTERNATIVE = re.compile(
-    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\b(?:or|and|xor|versus)\b|\bvs\b\.?|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
+    r"(?:\s?[^\W\d]{1,20}){0,2}?\s?(?:[,;/|&+×*](?!\s?not\b)|\(?\b(?:or|and|xor|versus)\b|\bvs\b\.?|[或和、])(?:\s?[^\W\d]{1,20}){0,1}\s?"
 )
 # One half after a whole number: NFKC would join the digits of both.
 MIXED_SIGN = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")

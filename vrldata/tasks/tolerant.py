@@ -143,12 +143,27 @@ def _read(text: str, how: str, record: Record, task: Task, gold: Any) -> Reading
                 raise
             return replace(read_prose(text, record, gold), how=how)
     if how == "conclusion" and record.problem_type in _BY_SENTENCE:
+        said = sentence(text)
         try:
-            return task.read_answer(sentence(text), record, gold)
+            reading = task.read_answer(said, record, gold)
+            _refuse_another(text[len(said) :].strip(), reading, record, task, gold)
+            return reading
         except UnreadableAnswerError as error:
             if error.ambiguous:
                 raise
     return task.read_answer(text, record, gold)
+
+
+def _refuse_another(rest: str, reading: Reading, record: Record, task: Task, gold: Any) -> None:
+    """Refuse a statement that goes on with nothing but another answer, as in "yes? no."."""
+    if record.problem_type not in ("numerical", "boolean") or len(rest) > 40 or len(rest.split()) != 1:
+        return
+    try:
+        other = task.read_answer(rest, record, gold)
+    except UnreadableAnswerError:
+        return
+    if other.value != reading.value:
+        raise UnreadableAnswerError(f"several answers in {rest!r}", ambiguous=True)
 
 
 def free_answer(segment: str) -> str:
