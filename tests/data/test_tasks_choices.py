@@ -209,3 +209,23 @@ def test_conclusion_may_be_the_text_of_an_option_that_lists_others() -> None:
     options = ["A. A only", "B. B only", "C. A, B and C"]
     assert tolerant("The answer is A, B and C.", key="C", options=options) == ("scored", "C")
     assert tolerant("The answer is A, B.", key="C", options=options)[0] == "ambiguous"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("B. green ladder or blue kite", "B or blue kite", "B, blue kite"),
+        *("green ladder, maybe C", "green ladder; C", "B,orC", "B (blue kite)"),
+    ],
+)
+def test_letter_beside_the_text_of_another_option_is_not_paid(content: str) -> None:
+    for key in ("B", "C"):
+        result = score("mcq", f"<answer>{content}</answer>", key, options=OPTIONS)
+        assert (result.accuracy, result.format) == (0.0, 0.5)
+    for right in ("B, green ladder", "B, not a blue kite", "green ladder (B)"):
+        assert score("mcq", f"<answer>{right}</answer>", "B", options=OPTIONS).accuracy == 1.0
+
+
+@pytest.mark.parametrize("join", [" 或者 ", "还是", " oder ", " (maybe ", ", possibly "])
+def test_second_letter_in_other_words_is_ambiguous(join: str) -> None:
+    assert tolerant(f"The answer is B{join}C")[0] == "ambiguous"

@@ -30,13 +30,15 @@ _LEADING = re.compile(
     r"[\s:：*_(\[\"'「]{0,6}){0,4}(?!N/A\b)([A-Z])(?![A-Za-z0-9]|_[A-Za-z0-9]|[\u00c0-\u04ff\u1e00-\u1eff]|['’][a-z]|-[a-z])",
 )
 _ANOTHER = re.compile(
-    r"[)\]*_\"'.}]{0,4}\s?(?:[,;(]?\s?(?:or|vs\.?|versus|xor)\b|and|/|,|&|或|和|、)\s?"
+    r"[)\]*_\"'.}]{0,4}\s?(?:[,;(]?\s?(?:or|vs\.?|versus|xor|oder|ou|или|maybe|perhaps|possibly)\b"
+    r"|and|/|,|&|或者?|还是|和|与|及|、)\s?"
     r"(?:maybe |perhaps |possibly |even )?(?:option |choice )?[(\[*]{0,3}[A-Z](?![A-Za-z0-9'’])"
 )
 # "A B", "A; B" and "A.\nB." are lists, too, where nothing follows.
 _NEXT = re.compile(r"[)\]*_\"'.}]{0,4}[\s|;\\+~=:>?!…–—-]{1,4}[(\[*]{0,3}([A-Z])[)\]*_\"'.}]{0,4}\s*\Z")
 _JOINED = re.compile(
-    r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s?[,;(]?\s?(?:or|and|vs|versus)\b\.?|\s?[或和])"
+    r"(?<![A-Za-z0-9'’])([A-Z])[)\]*_\"'.]{0,3}(?:\s?[/,&|、]|\s?[,;(]?\s?(?:or|and|vs|versus|oder|ou|или|maybe|perhaps)\b\.?"
+    r"|\s?(?:或者?|还是|[和与及]))"
     r"\s?(?:maybe |perhaps |possibly |even )?(?:option |choice )?[(\[*]{0,3}([A-Z])(?![A-Za-z0-9'’])"
 )
 _GOES_ON = re.compile(r" ([a-z][a-z'’]*)")

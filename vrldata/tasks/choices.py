@@ -28,7 +28,7 @@ _ALPHABETS = "A-Za-z\u00c0-\u04ff\u1e00-\u1eff"
 _LONE_CAPITAL = re.compile(
     rf"(?<![{_ALPHABETS}0-9_])(?<![a-z]['’-])([A-Z])(?![{_ALPHABETS}0-9_]|['’][a-z]|-[a-z])"
 )
-_GLUED = re.compile(r"(?<![A-Za-z0-9])([A-Z][)\]*]{0,3})\s?(or|and|vs)\s?(?=[(\[*]{0,3}[A-Z](?![A-Za-z]))")
+_GLUED = re.compile(r"(?<![A-Za-z0-9])([A-Z][)\]*,;]{0,3})\s?(or|and|vs)\s?(?=[(\[*]{0,3}[A-Z](?![A-Za-z]))")
 _CONTINUES = re.compile(r" ([a-z][a-z'’]*)")
 _AFTER_LETTER = frozenset({"or", "and", "is", "are", "vs"})
 _JOINS = "xor versus nor but then maybe perhaps alternatively otherwise instead rather else if not plus even"
@@ -262,6 +262,8 @@ def _one_letter(text: str, options: Options) -> str:
                 f"letter {letter} with the text of option {fitting[0]}", ambiguous=True
             )
     letters = lone_letters(text) + letters_with_text(text, options)
+    if letters:
+        letters += _letters_of_alternatives(text, options)
     if len(set(letters)) != 1:
         reason = f"{len(letters)} letters" if letters else "no letter"
         raise UnreadableAnswerError(f"{reason} in {text[:80]!r}", ambiguous=len(set(letters)) > 1)
@@ -277,6 +279,18 @@ def letters_with_text(text: str, options: Options) -> list[str]:
         if len(option) > 1
         and any(f"{letter.lower()}{dress}{option}" in folded for dress in (". ", ") ", ": "))
     ]
+
+
+def _letters_of_alternatives(text: str, options: Options) -> list[str]:
+    """Letters of the parts of `text`, between commas and "or", that are the text of an option."""
+    parts = _ALTERNATIVES.split(text, maxsplit=64)
+    if len(parts) < 2:
+        return []
+    texts = [pair.group(3) if (pair := _LETTER_AND_TEXT.fullmatch(part.strip())) else part for part in parts]
+    return [letter for part in texts for letter in options.named_by(part)]
+
+
+_ALTERNATIVES = re.compile(r"[,;/|\n、，()]|\b(?:or|and|vs|versus|xor|maybe|perhaps)\b|[或和]")
 
 
 def _valid(letter: str, options: Options) -> str:
