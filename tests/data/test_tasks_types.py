@@ -164,6 +164,8 @@ def test_a_difference_of_just_the_tolerance_is_tolerated(content: str, key: Any)
         ("3 (out of 10)", 3),
         ("about 3.5 m/s2", 3.5),
         ("The answer is 7, not 8.", 7),
+        ("There are not 5 but 6 cars.", 6),
+        ("Not 5, but 6.", 6),
     ],
 )
 def test_tolerant_number_is_the_leading_one(response: str, extracted: float) -> None:

@@ -117,7 +117,12 @@ def read_number(text: str, *, several: str = "refuse") -> Number:
     plain = _right_side(text)
     if _FORMULA.search(plain):
         raise UnreadableAnswerError(f"a formula instead of a number in {text[:80]!r}")
-    found = ((match, number) for match in _NUMBER.finditer(plain) if (number := _value(match)) is not None)
+    found = (
+        (match, number)
+        for match in _NUMBER.finditer(plain)
+        if (number := _value(match)) is not None
+        and not (several == "leading" and _DENIED.search(plain, max(0, match.start() - 8), match.start()))
+    )
     # the first two tell a leading number, a few more that all are the same
     matches = list(itertools.islice(found, {"first": 1, "leading": 2}.get(several, MAX_REPEATS)))
     if not matches:
@@ -160,6 +165,7 @@ def _has_alternative(plain: str, matches: list[tuple[re.Match[str], Number]]) ->
 
 
 _BLANKS = re.compile(r"\s+")
+_DENIED = re.compile(r"\bnot\s\Z", re.IGNORECASE)
 _EXPLAINS = re.compile(r"[ \t]+[^\W\d]+[ \t]+[^\W\d]")
 
 
