@@ -18,7 +18,6 @@ The predicates of dataset URIs are read by the same grammar (`filter_rows`).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,6 +35,7 @@ from vrldata.query_late import (
     key_lookup,
     limited,
     pays,
+    plain_lookup,
     positions_tree,
 )
 from vrldata.query_result import plain_types
@@ -46,6 +46,7 @@ from vrldata.query_syntax import (
     POSITION,
     calls_best_of,
     columns_named,
+    is_one_predicate,
     map_lookup,
     nodes_of,
     quoted,
@@ -102,6 +103,13 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
     """
     import duckdb
 
+    lookup = plain_lookup(statement)
+    if lookup is not None:
+        name, *key = lookup
+        table = _table(dataset, name)
+        columns = _columns_of(table)
+        if key[0] in columns:
+            return _whole_rows(table, columns, (key[0], key[1]))
     connection = _database().cursor()
     named: list[str] = list(TABLES)
     try:
@@ -156,13 +164,21 @@ def _rows_of_key(session: _Session, tree: dict[str, Any]) -> pa.Table | None:
     if key is None:
         return None
     [table] = session.tables.values()
-    known = [name for name in table.schema.names if name not in HIDDEN_COLUMNS]
+    known = _columns_of(table)
     columns = columns_as_stored(tree, known)
-    if columns is None or key[0] not in known:
-        return None
+    return None if columns is None or key[0] not in known else _whole_rows(table, columns, key)
+
+
+def _columns_of(table: lance.LanceDataset) -> list[str]:
+    """Names of the columns that SQL sees."""
+    return [name for name in table.schema.names if name not in HIDDEN_COLUMNS]
+
+
+def _whole_rows(table: lance.LanceDataset, columns: Sequence[str], key: tuple[str, str]) -> pa.Table:
+    """Rows of a key as the result of a statement, of which any column may be null."""
     rows = _with_key(table, columns, key)
-    # columns of a result may be null, as with any other statement
-    return rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
+    nullable = pa.schema([column.with_nullable(True) for column in rows.schema])
+    return pa.Table.from_arrays(rows.columns, schema=nullable)
 
 
 def _with_key(table: lance.LanceDataset, columns: Sequence[str], key: tuple[str, str]) -> pa.Table:
@@ -299,7 +315,7 @@ def filter_rows(
     # the line break ends a comment that a predicate may close with
     where = f" WHERE ({filter}\n)" if filter else ""
     tail = f" LIMIT {int(limit)}" if limit is not None else ""
-    if filter and not _is_one_predicate(filter):
+    if filter and not is_one_predicate(filter):
         raise FilterError(f"filter {_shown(filter)}: expected one predicate, such as problem_type = 'math'")
     try:
         # a predicate is SQL by design, and statements can only read
@@ -310,19 +326,7 @@ def filter_rows(
 
 def visible_columns(dataset: Dataset, table: str) -> list[str]:
     """Names of the columns of `table` that SQL sees."""
-    return [name for name in _table(dataset, table).schema.names if name not in HIDDEN_COLUMNS]
-
-
-def _is_one_predicate(text: str) -> bool:
-    """Whether `text` is not blank and keeps to its parentheses: `1) OR (2` would not."""
-    if not text.strip():
-        return False
-    depth = 0
-    for token in re.findall(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]", text):
-        depth += {"(": 1, ")": -1}.get(token, 0)
-        if depth < 0:
-            return False
-    return depth == 0
+    return _columns_of(_table(dataset, table))
 
 
 def _shown(text: str) -> str:

@@ -8,11 +8,12 @@ on these rows alone, is the work of `query`.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vrldata.query_search import SEARCH_FUNCTIONS
-from vrldata.query_syntax import POSITION, is_key_lookup, nodes_of
+from vrldata.query_syntax import KEY_COLUMNS, POSITION, is_key_lookup, nodes_of
 from vrldata.tables import TABLES
 
 MOST_ROWS = 50_000
@@ -21,6 +22,9 @@ MOST_ROWS = 50_000
 COST_OF_TAKING = 20
 """Time to take a row from anywhere, in times to read it in passing."""
 
+_PLAIN_LOOKUP = re.compile(
+    r"\s*SELECT\s+\*\s+FROM\s+(\w+)\s+WHERE\s+(\w+)\s*=\s*'((?:[^']|'')*)'\s*;?\s*", re.IGNORECASE
+)
 _PLAIN = {"type": "", "class": "", "alias": "", "query_location": 0, "query_location_length": 0}
 _POSITION = {**_PLAIN, "type": "COLUMN_REF", "class": "COLUMN_REF", "column_names": [POSITION]}
 
@@ -28,6 +32,18 @@ _POSITION = {**_PLAIN, "type": "COLUMN_REF", "class": "COLUMN_REF", "column_name
 def pays(num_rows: int, num_wanted: int) -> bool:
     """Whether taking `num_wanted` of `num_rows` rows is quicker than reading all."""
     return num_wanted <= MOST_ROWS and num_wanted * COST_OF_TAKING <= num_rows
+
+
+def plain_lookup(statement: str) -> tuple[str, str, str] | None:
+    """(table, key column, value) of `SELECT * FROM table WHERE key = 'value'`; None for any other statement.
+
+    What this is can be seen without a parser, which would take as long as finding the rows.
+    """
+    found = _PLAIN_LOOKUP.fullmatch(statement)
+    if found is None:
+        return None
+    table, column = found[1].lower(), found[2].lower()
+    return (table, column, found[3].replace("''", "'")) if table in TABLES and column in KEY_COLUMNS else None
 
 
 def key_lookup(tree: dict[str, Any]) -> tuple[str, str] | None:

@@ -5,6 +5,7 @@ The tree is DuckDB's own, as `json_serialize_sql` gives it; positions in it are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,6 +126,18 @@ def map_lookup(node: dict[str, Any]) -> tuple[list[str], str, int] | None:
     if name != MAP_COLUMN:
         return None
     return qualifier, literal["text"], column["query_location"]
+
+
+def is_one_predicate(text: str) -> bool:
+    """Whether `text` is not blank and keeps to its parentheses: `1) OR (2` would not."""
+    if not text.strip():
+        return False
+    depth = 0
+    for token in re.findall(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]", text):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def quoted(name: str) -> str:

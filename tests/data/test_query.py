@@ -492,6 +492,18 @@ def test_rows_of_one_key_are_those_of_any_other_statement(
     assert by_key.to_pylist() == by_scan.to_pylist()
 
 
+def test_a_plain_lookup_may_be_written_in_any_way(dataset: vrldata.Dataset) -> None:
+    expected = dataset.sql("SELECT * FROM trajectories WHERE 's1' = sample_id").to_pylist()
+    assert expected
+    for text in (
+        "select * from Trajectories\nwhere SAMPLE_ID='s1' ;",
+        "SELECT * FROM trajectories WHERE sample_id = 's1' --",
+    ):
+        assert dataset.sql(text).to_pylist() == expected
+    with pytest.raises(FilterError, match="trajectory_id"):
+        dataset.sql("SELECT * FROM samples WHERE trajectory_id = 't4'")
+
+
 def test_tables_are_listed(dataset: vrldata.Dataset) -> None:
     names = dataset.sql("SHOW TABLES").column("name").to_pylist()
     assert names == ["failures", "frames", "releases", "samples", "trajectories"]
