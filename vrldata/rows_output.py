@@ -42,6 +42,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         with draft.open("wb") as file:
             yield file
         draft.replace(path)
+    except FileExistsError as error:
+        raise StoreError(f"{path}: cannot be written: Not a directory: {path.parent}") from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
