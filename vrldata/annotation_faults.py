@@ -184,12 +184,24 @@ def file_rejection(fault: FileFault, file: str) -> Rejection:
     )
 
 
+def file_name(path: str | Path) -> str:
+    """The name by which ids of the rows of a file begin: `train` of `data/train.jsonl`."""
+    name = Path(path).name
+    # a name of the disk may be no text
+    return (name.split(".")[0] or name).encode("utf-8", "backslashreplace").decode()
+
+
+def split_name(name: str, split: str) -> str:
+    """The name by which ids of the rows of one split of a data set begin."""
+    return f"{name}-{split}"
+
+
 def source_name(label: str) -> str:
-    """The name of a source by which ids of its rows begin: `train` of `data/train.jsonl`."""
-    place, bracket, split = label.partition("[")
-    name = Path(place).name
-    name = name.split(".")[0] or name
-    return f"{name}-{split.rstrip(']')}" if bracket else name
+    """`file_name` or `split_name` of the source that rejections call `label`: a file, or `name[split]`."""
+    if not label.endswith("]"):
+        return file_name(label)
+    place, _, split = label[:-1].rpartition("[")
+    return split_name(Path(place).name, split)
 
 
 def read_rejected(path: str | Path) -> list[Rejection]:

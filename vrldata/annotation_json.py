@@ -19,6 +19,8 @@ MAX_NESTING = 32
 
 MAX_INTEGER_DIGITS = 100
 
+TOO_DEEP = f"nested deeper than the {MAX_NESTING} levels of depth that are allowed"
+
 _SPACE = re.compile(r"[ \t\r\n]*")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]*')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
@@ -96,6 +98,13 @@ def _needs_a_look(text: str, start: int, end: int, value: Any) -> bool:
     if text.find("\\u", start, end) >= 0 and _SURROGATE_ESCAPE.search(text, start, end):
         return bool(_LONE.search(json.dumps(value, ensure_ascii=False)))
     return not text.isascii() and _LONE.search(text, start, end) is not None
+
+
+def check_characters(text: str, field: str | None) -> str:
+    """`text` again. Raises RowFault for half of a surrogate pair: JSON can spell it, no table can hold it."""
+    if not text.isascii() and _LONE.search(text):
+        raise RowFault("not_utf8", "half of a surrogate pair: no character, and no UTF-8", field=field)
+    return text
 
 
 def nesting(value: Any) -> int:
@@ -307,9 +316,7 @@ class _ExplainingReader:
                     f"nested {deepest + MAX_NESTING} levels deep: the depth may be {MAX_NESTING} at most",
                 )
                 return token.end()
-        self._note(
-            "nested_too_deep", f"nested deeper than the {MAX_NESTING} levels of depth that are allowed"
-        )
+        self._note("nested_too_deep", TOO_DEEP)
         raise JsonSyntaxError(
             len(self._text),
             f"nested deeper than {MAX_NESTING} levels, the depth allowed, and the text ends inside",

@@ -6,20 +6,18 @@ Arrays, tensors, tuples and paths become lists and texts. What values mean is th
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vrldata.annotation_faults import RawRow, RowFault
-from vrldata.annotation_json import MAX_INTEGER_DIGITS, MAX_NESTING
+from vrldata.annotation_json import MAX_INTEGER_DIGITS, MAX_NESTING, TOO_DEEP, check_characters
 from vrldata.errors import AnnotationError
 
 MAX_ARRAY_DIMENSIONS = 2
 """Of lists and boxes; arrays of more are pixels."""
 
 _LARGEST_INTEGER = 10**MAX_INTEGER_DIGITS
-_LONE = re.compile("[\ud800-\udfff]")
 _MISSING = ("NAType", "NaTType")
 """Types of what pandas writes where a cell is empty."""
 
@@ -46,7 +44,7 @@ def object_rows(rows: Iterable[Mapping[Any, Any]]) -> Iterator[RawRow]:
         fault = None
         try:
             for key, value in row.items():
-                name = _text(str(key), None)
+                name = check_characters(str(key), None)
                 # the row itself is the first level
                 fields[name] = _plain(value, name, 2)
         except RowFault as found:
@@ -61,7 +59,7 @@ def _plain(value: Any, field: str, depth: int) -> Any:
         RowFault: half of a surrogate pair, an integer or a nesting without end, or pixels.
     """
     if isinstance(value, str):
-        return _text(str(value), field)
+        return check_characters(str(value), field)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
@@ -73,13 +71,15 @@ def _plain(value: Any, field: str, depth: int) -> Any:
         return int(value)
     if isinstance(value, Mapping | list | tuple):
         if depth > MAX_NESTING:
-            text = f"nested deeper than the {MAX_NESTING} levels of depth that are allowed"
-            raise RowFault("nested_too_deep", text, field=field)
+            raise RowFault("nested_too_deep", TOO_DEEP, field=field)
         if isinstance(value, Mapping):
-            return {_text(str(key), field): _plain(item, field, depth + 1) for key, item in value.items()}
+            return {
+                check_characters(str(key), field): _plain(item, field, depth + 1)
+                for key, item in value.items()
+            }
         return [_plain(item, field, depth + 1) for item in value]
     if isinstance(value, os.PathLike):
-        return _text(os.fsdecode(value), field)
+        return check_characters(os.fsdecode(value), field)
     if type(value).__name__ in _MISSING:
         return None
     if hasattr(value, "tolist"):
@@ -89,9 +89,3 @@ def _plain(value: Any, field: str, depth: int) -> Any:
             raise RowFault("embedded_media", text, field=field)
         return _plain(value.tolist(), field, depth)
     return value
-
-
-def _text(text: str, field: str | None) -> str:
-    if not text.isascii() and _LONE.search(text):
-        raise RowFault("not_utf8", "half of a surrogate pair: no character, and no UTF-8", field=field)
-    return text

@@ -23,9 +23,11 @@ from vrldata.annotation_faults import (
     RawRow,
     Rejection,
     RowFault,
+    file_name,
     file_rejection,
     located,
     row_rejection,
+    split_name,
 )
 from vrldata.annotation_fields import FieldNames
 from vrldata.annotation_files import is_annotation_name, read_rows
@@ -190,7 +192,7 @@ def _read_splits(
     for split, data in splits.items():
         place = label if split is None else f"{label}[{split}]"
         rows = rows_of(data, reader.names)
-        reader.read(place, name if split is None else f"{name}-{split}", folder, rows, split=split)
+        reader.read(place, name if split is None else split_name(name, split), folder, rows, split=split)
 
 
 def _read_file(reader: _Reader, path: Path, label: str | None = None) -> None:
@@ -201,9 +203,7 @@ def _read_file(reader: _Reader, path: Path, label: str | None = None) -> None:
     def notify(reason: str, text: str, line: int | None) -> None:
         reader.notice(label, line, None, None, reason, text)
 
-    # ids begin with it, and a name of the disk may be no text
-    name = (path.name.split(".")[0] or path.name).encode("utf-8", "backslashreplace").decode()
-    reader.read(label, name, path.parent, read_rows(path, notify, reader.names))
+    reader.read(label, file_name(path), path.parent, read_rows(path, notify, reader.names))
 
 
 @dataclass(slots=True)

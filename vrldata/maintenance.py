@@ -36,11 +36,18 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcReport:
-    """Versions dropped and bytes freed, by table, and rows of `failures` that held no more."""
+    """What was dropped and what waits.
+
+    Attributes:
+        versions: dropped, by table; `bytes` are those freed.
+        past_failures: rows of `failures` that held no more.
+        younger_versions: of all tables that stay for a while, neither the newest nor pinned by a release.
+    """
 
     versions: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     past_failures: int = 0
+    younger_versions: int = 0
 
 
 def compact(dataset: Dataset, *, frames: bool = False) -> CompactionReport:
@@ -109,6 +116,7 @@ def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: boo
     past_failures = _drop_past_failures(dataset, older_than)
     versions: dict[str, int] = {}
     freed: dict[str, int] = {}
+    younger = 0
     for table in TABLES:
         target = writable(dataset, table)
         try:
@@ -120,7 +128,9 @@ def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: boo
                 f"{dataset.table_path(table)}: cleanup failed: {lance_message(error)}"
             ) from error
         versions[table], freed[table] = stats.old_versions, stats.bytes_removed
-    return GcReport(versions=versions, bytes=freed, past_failures=past_failures)
+        kept = {target.version, *(tag["version"] for tag in target.tags.list().values())}
+        younger += sum(one["version"] not in kept for one in target.versions())
+    return GcReport(versions=versions, bytes=freed, past_failures=past_failures, younger_versions=younger)
 
 
 def _drop_past_failures(dataset: Dataset, older_than: timedelta) -> int:

@@ -105,11 +105,11 @@ def run_sql(dataset: Dataset, statement: str) -> pa.Table:
 
     lookup = plain_lookup(statement)
     if lookup is not None:
-        name, *key = lookup
+        name, key = lookup
         table = _table(dataset, name)
         columns = _columns_of(table)
         if key[0] in columns:
-            return _whole_rows(table, columns, (key[0], key[1]))
+            return _whole_rows(table, columns, key)
     connection = _database().cursor()
     named: list[str] = list(TABLES)
     try:

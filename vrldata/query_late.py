@@ -34,8 +34,8 @@ def pays(num_rows: int, num_wanted: int) -> bool:
     return num_wanted <= MOST_ROWS and num_wanted * COST_OF_TAKING <= num_rows
 
 
-def plain_lookup(statement: str) -> tuple[str, str, str] | None:
-    """(table, key column, value) of `SELECT * FROM table WHERE key = 'value'`; None for any other statement.
+def plain_lookup(statement: str) -> tuple[str, tuple[str, str]] | None:
+    """(table, (key column, value)) of `SELECT * FROM table WHERE key = 'value'`; None for others.
 
     What this is can be seen without a parser, which would take as long as finding the rows.
     """
@@ -43,7 +43,9 @@ def plain_lookup(statement: str) -> tuple[str, str, str] | None:
     if found is None:
         return None
     table, column = found[1].lower(), found[2].lower()
-    return (table, column, found[3].replace("''", "'")) if table in TABLES and column in KEY_COLUMNS else None
+    if table not in TABLES or column not in KEY_COLUMNS:
+        return None
+    return table, (column, found[3].replace("''", "'"))
 
 
 def key_lookup(tree: dict[str, Any]) -> tuple[str, str] | None:

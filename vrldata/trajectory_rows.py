@@ -17,7 +17,7 @@ from typing import Any
 
 from vrldata.annotation_answers import plain_number
 from vrldata.annotation_faults import RawRow, RowFault
-from vrldata.annotation_json import MAX_NESTING, nesting
+from vrldata.annotation_json import MAX_NESTING, TOO_DEEP, check_characters, nesting
 from vrldata.annotation_offline import check_log_probs
 from vrldata.annotation_rows import jsonable
 from vrldata.errors import AnnotationError, nearest
@@ -217,20 +217,9 @@ def _extra(keys: Mapping[str, str], values: Mapping[str, Any], row: Mapping[str,
     except RecursionError:
         levels = sys.getrecursionlimit()
     if levels > MAX_NESTING:
-        text = f"nested deeper than the {MAX_NESTING} levels of depth that are allowed"
-        raise RowFault("nested_too_deep", text, field="extra")
-    _check_text(json.dumps(extra, ensure_ascii=False), "extra")
+        raise RowFault("nested_too_deep", TOO_DEEP, field="extra")
+    check_characters(json.dumps(extra, ensure_ascii=False), "extra")
     return extra
-
-
-def _check_text(text: str, field: str) -> None:
-    """Raises RowFault for halves of surrogate pairs, which JSON can spell and no table can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RowFault(
-            "not_utf8", "half of a surrogate pair: no character, and no UTF-8", field=field
-        ) from error
 
 
 def _fields(row: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -315,7 +304,7 @@ def _responses(keys: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
             raise RowFault(
                 "bad_field", "expected a text or a list of texts", field=keys["response"], value=response
             )
-        _check_text(response, keys["response"])
+        check_characters(response, keys["response"])
     return responses
 
 
@@ -325,7 +314,7 @@ def _text(keys: Mapping[str, str], values: Mapping[str, Any], name: str) -> str:
         return ""
     if isinstance(value, (list, dict)):
         raise RowFault("bad_field", "expected a text", field=keys[name], value=value)
-    _check_text(str(value), keys.get(name, name))
+    check_characters(str(value), keys.get(name, name))
     return str(value)
 
 

@@ -113,17 +113,17 @@ def refuse_other_asking(folder: Path, config: RunConfig, facts: ModelFacts) -> N
     """
     held = read_manifest(folder) if has_manifest(folder) else {}
     changes = _changes(held, config, facts) if held.get("decides") else []
-    server = held.get("decides", {}).get("server")
-    if server and server != config.base_url and not changes:
-        logger.warning(
-            "the run went by %s before and goes on by %s: make sure that it serves the same model",
-            server,
-            config.base_url,
-        )
     if changes:
         raise ConfigError(
             f"--out {folder}: holds responses that were asked for otherwise: {'; '.join(changes)}; "
             "use another --out, or delete this folder first"
+        )
+    server = held.get("decides", {}).get("server")
+    if server and server != config.base_url:
+        logger.warning(
+            "the run went by %s before and goes on by %s: make sure that it serves the same model",
+            server,
+            config.base_url,
         )
 
 

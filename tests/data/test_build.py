@@ -306,6 +306,17 @@ def test_rejected_rows_stay_listed_until_their_own_file_is_built_again(
     assert not listed.exists()
 
 
+def test_rejected_rows_of_a_file_with_brackets_in_its_name_are_its_own(
+    dataset: vrldata.Dataset, videos: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "train[1].jsonl"
+    file.write_text("{no json")
+    build(dataset, [file], videos)
+    file.write_text(json.dumps(row("a.mp4", 1)))
+    build(dataset, [file], videos)
+    assert not (Path(dataset.root) / "rejected.jsonl").exists()
+
+
 def test_samples_that_are_replaced_by_others_of_their_id_are_told(
     dataset: vrldata.Dataset, videos: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from vrldata.counts import counted
 if TYPE_CHECKING:
     from vrldata.sampling import SamplingSpec
 
-SHOWN_LEFT = 5
+SHOWN_IDS = 5
 SHOWN_REASONS = 20
 """Failures and rejections that the text lists; `--json` gives all."""
 
@@ -148,6 +149,11 @@ def parse_map(pairs: list[str]) -> dict[str, str]:
     return found
 
 
+def _named(sample_ids: Sequence[str]) -> str:
+    """The first of some ids."""
+    return ", ".join(sample_ids[:SHOWN_IDS]) + (", …" if len(sample_ids) > SHOWN_IDS else "")
+
+
 def _report_text(result: dict[str, Any]) -> str:
     from vrldata.summary import size_text
 
@@ -168,12 +174,11 @@ def _report_text(result: dict[str, Any]) -> str:
         lines.append(f"unknown problem types {became}: {counts}")
     if result["left"]:
         done = "removed" if result["pruned"] else "they stay without --prune"
-        named = ", ".join(result["left"][:SHOWN_LEFT]) + (", …" if len(result["left"]) > SHOWN_LEFT else "")
-        lines.append(f"{counted(len(result['left']), 'sample')} no longer in these files, {done}: {named}")
+        left = counted(len(result["left"]), "sample")
+        lines.append(f"{left} no longer in these files, {done}: {_named(result['left'])}")
     if result["updated"]:
-        updated = result["updated"]
-        named = ", ".join(updated[:SHOWN_LEFT]) + (", …" if len(updated) > SHOWN_LEFT else "")
-        lines.append(f"{counted(len(updated), 'sample')} replaced that had other content before: {named}")
+        updated = counted(len(result["updated"]), "sample")
+        lines.append(f"{updated} replaced that had other content before: {_named(result['updated'])}")
     problems = [f"failed: {path}: {reason}" for path, reason in result["failures"]]
     problems += [f"rejected: {message}" for message in result["rejections"]]
     lines += problems[:SHOWN_REASONS]

@@ -16,8 +16,6 @@ from vrldata.counts import counted
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from vrldata.dataset import Dataset
-
 UriArgument = Annotated[str, typer.Argument(help="Dataset URI.")]
 SHOWN_PROBLEMS = 50
 """Problems that the text lists; `--json` gives all."""
@@ -92,10 +90,9 @@ def gc(
     """
     import vrldata
 
-    dataset = vrldata.open(uri)
-    report = dataset.gc(older_than=parse_age(older_than), abandoned=abandoned)
-    result = {**dataclasses.asdict(report), "younger_versions": _younger_versions(dataset)}
-    print_result(result, as_json=json_output, text=partial(_gc_text, older_than=older_than))
+    report = vrldata.open(uri).gc(older_than=parse_age(older_than), abandoned=abandoned)
+    text = partial(_gc_text, older_than=older_than)
+    print_result(dataclasses.asdict(report), as_json=json_output, text=text)
 
 
 def import_pt(
@@ -214,18 +211,6 @@ def _compact_text(result: dict[str, Any]) -> str:
     return "\n".join(
         [*lines, "`vrldata gc` frees the old files once they are a day old (--older-than 0s: now)"]
     )
-
-
-def _younger_versions(dataset: Dataset) -> int:
-    """Versions of all tables that are neither the newest nor pinned by a release, as `gc` has left them."""
-    from vrldata.tables import TABLES
-
-    number = 0
-    for table in TABLES:
-        opened = dataset.lance(table)
-        pinned = {tag["version"] for tag in opened.tags.list().values()}
-        number += sum(one["version"] not in {opened.version, *pinned} for one in opened.versions())
-    return number
 
 
 def _gc_text(result: dict[str, Any], *, older_than: str) -> str:
