@@ -4,8 +4,9 @@
     python benchmarks/read.py --small --json read.json
 
 - touched: random reads of one clip and one pass over all its pixels (their maximum), p50 of interleaved
-  rounds: `torch.load` of a float32 `.pt` of the same clip (pt), the store's mapped view (store), and a plain
-  file of the same uint8 bytes read into a reused buffer (file) or mapped (file_mapped), which is the limit.
+  rounds: `torch.load` of a float32 `.pt` of the same clip (pt), the store's view of a clip read before
+  (store) and of one that this process has not mapped (store_first), and a plain file of the same uint8 bytes
+  read into a reused buffer (file) or mapped (file_mapped), which is the limit of a first read.
 - copied: the same clip in memory of the reader's own, untouched: `torch.load` as it is, the store into a
   reused buffer, the plain file into one. Then every 8th frame only (store_subset, pt_subset).
   Once with the default allocator, once with one that keeps what it freed, for all of them alike. The page
@@ -74,6 +75,8 @@ def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], Any
     import vrldata
 
     dataset = vrldata.open(folder / "store")
+    forgetful = vrldata.open(folder / "store")
+    forgetful.frame_store().kept.limit = 0
     buffer = np.zeros(shape_of(size), dtype=np.uint8)
     ids = [clip_id(number) for number in range(size["clips"])]
     every_eighth = range(0, size["num_frames"], 8)
@@ -86,6 +89,9 @@ def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], Any
 
     def store(number: int) -> Any:
         return dataset.clip_by_id(ids[number]).frames.max()
+
+    def store_first(number: int) -> Any:
+        return forgetful.clip_by_id(ids[number]).frames.max()
 
     def store_copied(number: int) -> Any:
         return dataset.frame_store().get(ids[number], out=buffer)
@@ -113,18 +119,20 @@ def readers(folder: Path, size: dict[str, int]) -> dict[str, Callable[[int], Any
     def pt_subset(number: int) -> Any:
         return pt_copied(number)[::8].contiguous()
 
-    ways: list[Callable[[int], Any]] = [pt, store, file, file_mapped, pt_copied, store_copied, file_copied]
-    return {way.__name__: way for way in (*ways, pt_subset, store_subset)}
+    ways: list[Callable[[int], Any]] = [pt, store, store_first, file, file_mapped]
+    ways += [pt_copied, store_copied, file_copied, pt_subset, store_subset]
+    return {way.__name__: way for way in ways}
 
 
 def measure(folder: Path, size_name: str) -> dict[str, float]:
-    """p50 milliseconds of each way; ways alternate, so that a busy moment of the machine hits all alike."""
+    """p50 milliseconds of each way; they alternate in changing order, so that busy moments of the machine and
+    what the way before left in its caches hit all alike."""
     size = SIZES[size_name]
     ways = readers(folder, size)
     order = random.Random(0)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(size["rounds"] + 1):
-        for name, way in ways.items():
+        for name, way in order.sample(sorted(ways.items()), len(ways)):
             number = order.randrange(size["clips"])
             begun = time.perf_counter()
             way(number)
@@ -149,8 +157,9 @@ def read_benchmark(folder: Path, names: list[str]) -> dict[str, Any]:
             found[name][allocator] = {
                 "ms": times,
                 "pt_over_store": times["pt"] / times["store"],
+                "pt_over_store_first": times["pt"] / times["store_first"],
                 "pt_over_file_mapped": times["pt"] / times["file_mapped"],
-                "store_over_file": times["store"] / times["file"],
+                "store_over_file": times["store_first"] / times["file"],
                 "pt_over_store_copied": times["pt_copied"] / times["store_copied"],
                 "store_over_file_copied": times["store_copied"] / times["file_copied"],
                 "pt_over_store_subset": times["pt_subset"] / times["store_subset"],

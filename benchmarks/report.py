@@ -81,9 +81,15 @@ def _read(found: dict[str, Any]) -> Iterator[Ratio]:
                 value=values["pt_over_store"],
                 goal=goals[allocator],
             )
+            yield Ratio(
+                part="read",
+                name=f"the same, the first time that this process reads the clip ({allocator} allocator)",
+                value=values["pt_over_store_first"],
+                goal=goals[allocator],
+            )
         yield Ratio(
             part="read",
-            name=f"the same read over that of a plain uint8 file ({shown[size]})",
+            name=f"that first read over that of a plain uint8 file ({shown[size]})",
             value=max(values["store_over_file"] for values in by_allocator.values()),
             goal=1.3,
             at_least=False,

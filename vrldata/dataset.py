@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrldata.errors import MissingClip, StoreError, UriError
+from vrldata.freshness import VersionWatch
 from vrldata.location import (
     check_location,
     make_folder,
@@ -84,6 +86,7 @@ class Dataset:
 
     def _reset(self) -> None:
         self._tables: dict[str, LanceDataset] = {}
+        self._watches: defaultdict[str, VersionWatch] = defaultdict(VersionWatch)
         self._versions: Mapping[str, int] | None = None
         self._frame_store: FrameStore | None = None
         self._pid = os.getpid()
@@ -163,7 +166,7 @@ class Dataset:
             # handles of a parent process do not work in a fork
             self._reset()
         held = self._tables.get(table)
-        if held is not None and (self.release is not None or not self._is_outdated(held)):
+        if held is not None and (self.release is not None or not self._is_outdated(table, held)):
             return held
         opened = self.open_table(table)
         # releases pin the other tables; their own is always the newest
@@ -179,7 +182,9 @@ class Dataset:
         self._tables[table] = opened
         return opened
 
-    def _is_outdated(self, table: LanceDataset) -> bool:
+    def _is_outdated(self, name: str, table: LanceDataset) -> bool:
+        if self.is_local:
+            return self._watches[name].is_outdated(table)
         # a look at the newest version of a Hub repository is a request, and only pushes change it
         return self.uri.scheme != "hf" and table.latest_version != table.version
 
@@ -215,10 +220,10 @@ class Dataset:
 
     def frame_store(self) -> FrameStore:
         """The store of clips at this release, kept open between calls."""
-        from vrldata.store import FrameStore
-
         frames = self.lance("frames")
-        if self._frame_store is None or self._frame_store.version != frames.version:
+        if self._frame_store is None or self._frame_store.table is not frames:
+            from vrldata.store import FrameStore
+
             self._frame_store = FrameStore(frames, is_local=self.is_local)
         return self._frame_store
 

@@ -5,11 +5,14 @@ Which row, and what its bytes mean, is the work of `store` and `codecs`.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
-from collections.abc import Sequence
+import resource
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vrldata.codecs import Buffer
 from vrldata.errors import StoreError
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from lance import LanceDataset
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 DEDICATED_KIND = 2
 """Lance's descriptor kind of a payload that has a file to itself."""
@@ -38,7 +43,7 @@ class PayloadFiles:
         self._table = table
         self._folders: dict[int, str | None] = {}
 
-    def open(self, address: int, descriptor: dict[str, Any]) -> int | None:
+    def _open(self, address: int, descriptor: dict[str, Any]) -> int | None:
         """A descriptor of the file, which the caller closes; None where it is not where Lance puts it now."""
         if descriptor["kind"] != DEDICATED_KIND:
             return None
@@ -51,14 +56,30 @@ class PayloadFiles:
         blob_id = descriptor["blob_id"]
         # the name is internal to Lance and has changed between releases: the size tells whether it is right
         for name in (format(blob_id, "032b")[::-1], format(blob_id, "08x")):
+            path = f"{folder}/{name}.blob"
             try:
-                file = os.open(f"{folder}/{name}.blob", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
+                file = _with_more_files(partial(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
+            except FileNotFoundError:
                 continue
             if os.fstat(file).st_size == descriptor["size"]:
                 return file
             os.close(file)
         return None
+
+    def map(self, address: int, descriptor: dict[str, Any], *, whole: bool) -> mmap.mmap | None:
+        """The file as a read-only map, with `whole` all pages at once; None where there is no such file.
+
+        Raises:
+            StoreError: the file cannot be opened, or too many are open: each map holds one.
+        """
+        file = self._open(address, descriptor)
+        if file is None:
+            return None
+        size, flags = descriptor["size"], mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if whole else 0)
+        try:
+            return _with_more_files(partial(mmap.mmap, file, size, flags=flags, prot=mmap.PROT_READ))
+        finally:
+            os.close(file)
 
     def fill(self, address: int, descriptor: dict[str, Any], out: NDArray[np.uint8]) -> bool:
         """Read the whole file into `out`, flat bytes of its size; False where there is no such file.
@@ -66,7 +87,7 @@ class PayloadFiles:
         Raises:
             StoreError: the file ends early.
         """
-        file = self.open(address, descriptor)
+        file = self._open(address, descriptor)
         if file is None:
             return False
         try:
@@ -134,7 +155,24 @@ class Payload:
         return [part for _, _, part in parts]
 
 
-def mapped(file: int, size: int, *, whole: bool) -> mmap.mmap:
-    """A read-only map of a file that stays when its descriptor is closed; with `whole` all pages at once."""
-    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if whole else 0)
-    return mmap.mmap(file, size, flags=flags, prot=mmap.PROT_READ)
+def _with_more_files(call: Callable[[], T]) -> T:
+    """What `call` gives; where too many files are open, after raising this process's own limit of them.
+
+    Raises:
+        StoreError: it fails all the same. FileNotFoundError.
+    """
+    try:
+        return call()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise StoreError(f"payload cannot be read: {error.strerror}") from error
+        limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit == most:
+            raise StoreError(
+                f"too many open files ({limit}), and each raw clip that is held is one: hold fewer clips, or "
+                "raise `ulimit -n`"
+            ) from error
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return _with_more_files(call)

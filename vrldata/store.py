@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +20,8 @@ import pyarrow.compute as pc
 
 from vrldata.codecs import decode_frames
 from vrldata.errors import ConfigError, MissingClip, StoreError
-from vrldata.payload import EXTERNAL_KIND, FILLED_BYTES, Payload, PayloadFiles, mapped
+from vrldata.kept_clips import KeptClips
+from vrldata.payload import EXTERNAL_KIND, FILLED_BYTES, Payload, PayloadFiles
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import PAYLOAD_COLUMN
 from vrldata.types import Clip, VideoMetadata
@@ -132,6 +132,7 @@ class FrameStore:
 
     Attributes:
         aliases: `clip_id` of a path to that of the row with the same content, as far as looked up.
+        kept: clips read last, which stay mapped.
     """
 
     def __init__(self, table: LanceDataset, *, is_local: bool) -> None:
@@ -139,6 +140,7 @@ class FrameStore:
         self.version: int = table.version
         self.is_local = is_local
         self.aliases: dict[str, str] = {}
+        self.kept = KeptClips()
         self._index: RowIndex | None = None
         self._found: dict[str, RowIndex] = {}
         self._files = PayloadFiles(table) if is_local else None
@@ -195,12 +197,17 @@ class FrameStore:
             MissingClip: no such row. StoreError: an index out of range, a damaged payload, or `out` does not
             fit.
         """
+        whole = indices is None and out is None
+        kept = self.kept.get(clip_id) if whole and not verify else None
+        if kept is not None:
+            return kept
         row = self.row(clip_id)
         wanted = None if indices is None else _checked(indices, row["num_frames"], clip_id)
         if out is not None:
             out = _fitting(out, (row.shape if wanted is None else (len(wanted), *row.shape[1:])), clip_id)
         if verify:
             self.check(row)
+        payload = None
         try:
             frames = self._filled(row, wanted, out)
             if frames is None:
@@ -208,7 +215,10 @@ class FrameStore:
                 frames = decode_frames(payload.read, row["codec"], row.shape, payload.size, wanted, out)
         except StoreError as error:
             raise StoreError(f"{row['video_path']} (clip {clip_id}): {error}") from error
-        return clip_from_row(row, frames, wanted)
+        clip = clip_from_row(row, frames, wanted)
+        if whole and row["codec"] == "raw" and payload is not None and payload.view is not None:
+            self.kept.keep(clip_id, clip, payload.view)
+        return clip
 
     def _filled(
         self, row: StoredRow, wanted: list[int] | None, out: NDArray[np.uint8] | None
@@ -250,14 +260,11 @@ class FrameStore:
         if descriptor["kind"] >= EXTERNAL_KIND:
             # a dataset from elsewhere could name any file of this machine
             raise StoreError(f"clip {row['clip_id']}: its payload lies outside the dataset: refused")
-        size = descriptor["size"]
-        file = self._files.open(row.address, descriptor) if as_file and self._files is not None else None
-        if file is None:
-            return Payload(size=size, table=self.table, address=row.address)
-        try:
-            return Payload(size=size, view=mapped(file, size, whole=whole))
-        finally:
-            os.close(file)
+        files = self._files if as_file else None
+        view = None if files is None else files.map(row.address, descriptor, whole=whole)
+        if view is None:
+            return Payload(size=descriptor["size"], table=self.table, address=row.address)
+        return Payload(size=descriptor["size"], view=view)
 
     def _read_rows(self, clip_id: str | None = None) -> pa.Table:
         from vrldata.commits import sql_text
