@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vrldata.build_plan import FailedClip
     from vrldata.dataset import Dataset
     from vrldata.decode_pool import DecodePool
+    from vrldata.decode_process import DecodeProcess
     from vrldata.types import Sample
 
 logger = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ def build_dataset(
     split: str = "train",
     on_unknown_type: str = "error",
     prune: bool = False,
+    decoders: list[DecodeProcess] | None = None,
     **options: Any,
 ) -> BuildReport:
     """Bring a dataset up to date with annotations and their media.
@@ -126,6 +128,7 @@ def build_dataset(
         on_unknown_type: of rows whose problem type is unknown; see `read_annotations`.
         prune: remove samples that these files once gave and no longer hold, or hold in a rejected row. Only
             rows with an id of their own are known to be of a file. Frames, trajectories and releases stay.
+        decoders: decoder processes that were started before; see `decode_process.started_early`.
         options: fields of `BuildOptions`.
 
     Raises:
@@ -153,7 +156,8 @@ def build_dataset(
     image_spec = spec.for_image(image_max_pixels)
     media = [media_of(sample, spec, image_spec, root) for sample in samples]
     start = len(media) if _is_new(dataset) else 0
-    with open_decoders(settings, start=start, with_torch=spec.resize == "exact") as pool:
+    with_torch = spec.resize == "exact"
+    with open_decoders(settings, start=start, with_torch=with_torch, started=decoders) as pool:
         dataset.make_tables()
         rejected_file = _write_rejections(dataset, read.rejected, read.names)
         sample_rows = SampleRows(dataset)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vrldata.dataset import Dataset
     from vrldata.decode_jobs import DecodeResult
     from vrldata.decode_pool import DecodePool
+    from vrldata.decode_process import DecodeProcess
 
 logger = logging.getLogger(__name__)
 
@@ -79,13 +80,18 @@ class Packed:
 
 @contextmanager
 def open_decoders(
-    options: BuildOptions, *, start: int = 0, with_torch: bool = False
+    options: BuildOptions,
+    *,
+    start: int = 0,
+    with_torch: bool = False,
+    started: list[DecodeProcess] | None = None,
 ) -> Iterator[DecodePool | None]:
     """The decoder processes of a build on this machine; None where it decodes elsewhere.
 
     Args:
         start: workers that are sure to have work, to start at once.
         with_torch: their jobs resize by torch.
+        started: see `open_pool`.
 
     Raises:
         ConfigError: a limit is out of range.
@@ -101,7 +107,7 @@ def open_decoders(
     if options.ray_address is not None or options.workers == 0:
         yield None
         return
-    with closing(open_pool(limits, start=start, with_torch=with_torch)) as pool:
+    with closing(open_pool(limits, start=start, with_torch=with_torch, started=started)) as pool:
         yield pool
 
 
@@ -120,6 +126,7 @@ def decode_all(
     """
     if not plan.decode:
         return
+    writer.expect(len(plan.decode))
     chooser.expect(len(plan.decode), total_payload_bytes(dataset.open_table("frames")))
     if pool is not None:
         results = _decode_by(pool, plan, options, chooser)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_BATCH_BYTES = 64 << 20
+LAST_BATCH_BYTES = 16 << 20
 SMALL_BATCH_BYTES = 256 << 20
 SMALL_BATCH_SECONDS = 20.0
 LONGEST_WAIT_SECONDS = 300.0
@@ -55,9 +56,10 @@ class BatchSize:
             return True
         return clips >= self.clips and (num_bytes >= SMALL_BATCH_BYTES or seconds >= SMALL_BATCH_SECONDS)
 
-    def worthwhile(self, num_bytes: int, written_bytes: int) -> bool:
-        """Whether to commit now if nothing else is being written."""
-        return num_bytes >= max(FIRST_BATCH_BYTES, written_bytes // GROWTH)
+    def worthwhile(self, num_bytes: int, written_bytes: int, coming_bytes: int) -> bool:
+        """Whether to commit now if nothing else is being written: much is pending, or most of the rest."""
+        enough = max(FIRST_BATCH_BYTES, written_bytes // GROWTH)
+        return num_bytes >= min(enough, max(LAST_BATCH_BYTES, coming_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,9 @@ class BuildWriter:
         self._failed: list[dict[str, Any]] = []
         self._healed: list[str] = []
         self._pending_bytes = 0
+        self._expected = 0
+        self._taken_bytes = 0
+        self._taken = 0
         self._last_commit = time.monotonic()
         self._thread = ThreadPoolExecutor(1, "vrl-commit")
         self._commit: Future[None] | None = None
@@ -109,10 +114,16 @@ class BuildWriter:
         self.num_failed = 0
         self.failures: list[tuple[str, str]] = []
 
+    def expect(self, count: int) -> None:
+        """Say how many clips and new failures are going to come: the last batches are smaller."""
+        self._expected = count
+
     def add_clip(self, clip: EncodedClip) -> None:
         """Take a decoded clip; commits when the batch is full."""
         self._clips[clip.clip_id] = clip
         self._pending_bytes += clip.num_bytes
+        self._taken_bytes += clip.num_bytes
+        self._taken += 1
         self._commit_when_full()
 
     def add_failure(self, medium: Medium, reason: str, *, known: bool = False) -> None:
@@ -126,6 +137,7 @@ class BuildWriter:
             return
         before = self._failed_before.get(medium.clip_id)
         self._failed.append(_failure_row(medium, reason, before.attempts + 1 if before else 1))
+        self._taken += 1
         self._commit_when_full()
 
     def add_ready(self, clip_id: str, holder: str) -> None:
@@ -152,8 +164,14 @@ class BuildWriter:
         busy = self._commit is not None and not self._commit.done()
         if self._batch.reached(pending, self._pending_bytes, time.monotonic() - self._last_commit):
             self._start_commit()
-        elif not busy and self._batch.worthwhile(self._pending_bytes, self.written_bytes):
+        elif not busy and self._batch.worthwhile(
+            self._pending_bytes, self.written_bytes, self._coming_bytes()
+        ):
             self._start_commit(with_samples=False)
+
+    def _coming_bytes(self) -> int:
+        """Bytes of what has not come yet, if it is like what has."""
+        return max(0, self._expected - self._taken) * self._taken_bytes // max(1, self._taken)
 
     def _start_commit(self, *, with_samples: bool = True) -> None:
         """Hand everything pending to the thread, once it is free."""

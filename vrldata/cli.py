@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from vrldata.command_line import CommandGroup, new_app, run
+from vrldata.quick_start import load_quickly
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "build"),
@@ -64,4 +65,5 @@ app.info.cls = LazyCommands
 
 def main() -> None:
     """Entry point of the console script."""
+    load_quickly()
     run(app)

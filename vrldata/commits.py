@@ -68,7 +68,7 @@ def merge_rows(
     """
     if not isinstance(rows, pa.Table):
         rows = rows_to_table(table, rows)
-    rows = _first_of_each_key(rows, PRIMARY_KEYS[table])
+    rows = first_of_each_key(rows, PRIMARY_KEYS[table])
     if rows.num_rows == 0:
         return MergeResult(inserted=0, updated=0)
 
@@ -219,7 +219,7 @@ def maintain_indexes(dataset: Dataset, table: str, *, from_rows: int | None = No
     return touched
 
 
-def _first_of_each_key(rows: pa.Table, key: str) -> pa.Table:
+def first_of_each_key(rows: pa.Table, key: str) -> pa.Table:
     """`rows` without later rows of a key: Lance would insert duplicates of one source, all of them."""
     keys = rows.column(key)
     if pc.count_distinct(keys).as_py() == rows.num_rows:

@@ -92,18 +92,25 @@ def decode_many(jobs: Iterable[DecodeJob], **limits: Any) -> Iterator[DecodeResu
     return _results(checked, jobs)
 
 
-def open_pool(limits: DecodeLimits, *, start: int = 0, with_torch: bool = False) -> DecodePool:
+def open_pool(
+    limits: DecodeLimits,
+    *,
+    start: int = 0,
+    with_torch: bool = False,
+    started: list[DecodeProcess] | None = None,
+) -> DecodePool:
     """A pool whose `decode` takes jobs; to be closed by its `close`.
 
     Args:
         start: workers to start at once: they import their libraries while the caller finds out what to do.
         with_torch: whether these import torch, for jobs that need it.
+        started: processes that run already; those that the pool can use are taken from the list.
 
     Raises:
         MissingExtraError: PyAV is not installed.
     """
     _check_decoder()
-    pool = DecodePool(limits, early=start, with_torch=with_torch)
+    pool = DecodePool(limits, early=start, with_torch=with_torch, started=started or [])
     pool.start()
     return pool
 
@@ -134,7 +141,9 @@ class _Task:
 class DecodePool(threading.Thread):
     """The thread that starts, feeds, watches and kills the workers; made by `open_pool`."""
 
-    def __init__(self, limits: DecodeLimits, *, early: int, with_torch: bool) -> None:
+    def __init__(
+        self, limits: DecodeLimits, *, early: int, with_torch: bool, started: list[DecodeProcess]
+    ) -> None:
         super().__init__(name="vrl-decode-pool", daemon=True)
         self._limits, self._early, self._with_torch = limits, early, with_torch
         self._jobs: deque[DecodeJob] = deque()
@@ -149,6 +158,8 @@ class DecodePool(threading.Thread):
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
+        while started and not with_torch and len(self._tasks) < limits.workers:
+            self._take_on(started.pop())
 
     # called by the consumer
 
@@ -230,14 +241,20 @@ class DecodePool(threading.Thread):
         starting = sum(not process.ready for process in self._tasks)
         wanted, self._early = max(len(self._jobs), self._early), 0
         while starting < wanted and len(self._tasks) < self._limits.workers:
-            process = DecodeProcess(
-                threads=self._limits.decoder_threads,
-                memory_limit_bytes=self._limits.memory_limit_bytes,
-                with_torch=any(job.needs_torch for job in self._jobs) if self._jobs else self._with_torch,
-            )
-            self._tasks[process] = None
-            self._selector.register(process.channel.endpoint, selectors.EVENT_READ, process)
+            with_torch = any(job.needs_torch for job in self._jobs) if self._jobs else self._with_torch
+            self._take_on(DecodeProcess(with_torch=with_torch))
             starting += 1
+
+    def _take_on(self, process: DecodeProcess) -> None:
+        self._tasks[process] = None
+        self._selector.register(process.channel.endpoint, selectors.EVENT_READ, process)
+        limits = {
+            "threads": self._limits.decoder_threads,
+            "memory_limit_bytes": self._limits.memory_limit_bytes,
+        }
+        # where nobody is there to read it, the selector tells
+        with contextlib.suppress(ChannelClosed):
+            process.send(limits)
 
     def _assign(self, process: DecodeProcess, job: DecodeJob) -> None:
         now = time.monotonic()

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,9 @@ class DecodeProcess:
         with_torch: torch is among its libraries.
     """
 
-    def __init__(self, *, threads: int, memory_limit_bytes: int | None, with_torch: bool = False) -> None:
+    def __init__(self, *, with_torch: bool = False) -> None:
         ours, theirs = socket.socketpair()
-        options = json.dumps(
-            {"threads": threads, "memory_limit_bytes": memory_limit_bytes, "with_torch": with_torch}
-        )
+        options = json.dumps({"with_torch": with_torch})
         # one thread a library: the pool decides how many processes and decoder threads there are
         environment = {
             **os.environ,
@@ -83,6 +83,20 @@ class DecodeProcess:
         self._errors.seek(max(0, self._errors.tell() - 4096))
         lines = self._errors.read().decode(errors="replace").split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+@contextmanager
+def started_early(count: int) -> Iterator[list[DecodeProcess]]:
+    """Decoder processes that import their libraries while the caller finds out what there is to do.
+
+    A pool that takes them over removes them from the list; those that stay in it are ended.
+    """
+    processes = [DecodeProcess() for _ in range(count)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.end()
 
 
 def resident_bytes(process_id: int) -> int | None:

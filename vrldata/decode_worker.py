@@ -66,10 +66,11 @@ def main() -> None:
     # before the imports, which take seconds: a worker must not outlive its pool by them
     threading.Thread(target=_listen, args=(channel, answers), daemon=True).start()
     _import_early(with_torch=options["with_torch"])
-    _limit_memory(options["memory_limit_bytes"])
     channel.send({"kind": "ready", "resident_bytes": resident_bytes(os.getpid()) or 0})
+    limits = answers.get()
+    _limit_memory(limits["memory_limit_bytes"])
     while True:
-        _serve(channel, answers, answers.get(), options["threads"])
+        _serve(channel, answers, answers.get(), limits["threads"])
 
 
 def _import_early(*, with_torch: bool) -> None:

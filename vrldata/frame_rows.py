@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from vrldata.appending import insert_rows
 from vrldata.codecs import Buffer, Codec, encode_frames
-from vrldata.commits import MergeResult, committed, merge_rows, writable
+from vrldata.commits import MergeResult, committed, writable
 from vrldata.tables import PAYLOAD_COLUMN, now, schema
 from vrldata.types import Clip
 
@@ -128,7 +129,7 @@ def put_clips(dataset: Dataset, clips: Sequence[EncodedClip]) -> MergeResult:
     _add_missing_columns(dataset)
     moment = now()
     rows = [_row(clip, moment) for clip in clips]
-    return merge_rows(dataset, "frames", pa.concat_tables(rows), update=CHANGED)
+    return insert_rows(dataset, "frames", pa.concat_tables(rows), update=CHANGED)
 
 
 def _add_missing_columns(dataset: Dataset) -> None:

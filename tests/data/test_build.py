@@ -520,10 +520,19 @@ def test_a_full_disk_keeps_what_was_committed(tmp_path: Path, videos: Path) -> N
 def test_early_commits_grow_with_what_was_written() -> None:
     batch = BatchSize()
     first, megabyte = 64, 1 << 20
-    assert batch.worthwhile(first * megabyte, written_bytes=0)
-    assert not batch.worthwhile(first * megabyte, written_bytes=1000 * megabyte)
+    much = 10_000 * megabyte
+    assert batch.worthwhile(first * megabyte, written_bytes=0, coming_bytes=much)
+    assert not batch.worthwhile(first * megabyte, written_bytes=1000 * megabyte, coming_bytes=much)
     assert not batch.reached(clips=31, num_bytes=first * megabyte, seconds=1)
     assert batch.reached(clips=1, num_bytes=512 * megabyte, seconds=1)
+
+
+def test_the_last_commits_shrink_with_what_is_left() -> None:
+    batch, megabyte = BatchSize(), 1 << 20
+    written = 1000 * megabyte
+    assert batch.worthwhile(40 * megabyte, written_bytes=written, coming_bytes=40 * megabyte)
+    assert not batch.worthwhile(40 * megabyte, written_bytes=written, coming_bytes=41 * megabyte)
+    assert not batch.worthwhile(15 * megabyte, written_bytes=written, coming_bytes=0)
 
 
 def test_clips_are_committed_while_others_are_decoded(

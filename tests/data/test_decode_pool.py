@@ -22,6 +22,7 @@ from tests.conftest import PROJECT
 from tests.data.synthetic_video import number_in, write_video
 from vrldata.decode_jobs import DecodeJob
 from vrldata.decode_pool import DecodeLimits, decode_many, open_pool
+from vrldata.decode_process import started_early
 from vrldata.decoding import decode
 from vrldata.errors import ConfigError
 from vrldata.media_file import source_fingerprint
@@ -259,3 +260,31 @@ def test_a_pool_that_was_never_needed_leaves_no_process():
     with closing(open_pool(DecodeLimits(workers=2), start=2)):
         wait_until(lambda: len(workers_of(os.getpid())) == 2)
     assert not workers_of(os.getpid())
+
+
+def test_a_pool_takes_over_what_was_started_before_and_the_rest_is_ended(video):
+    with started_early(2) as processes:
+        ids = sorted(process.process_id for process in processes)
+        with closing(open_pool(DecodeLimits(workers=1), started=processes)) as pool:
+            (result,) = pool.decode([job(video)])
+            assert result.clip is not None
+            assert len(processes) == 1
+            assert sorted(workers_of(os.getpid())) == ids
+        assert workers_of(os.getpid()) == [processes[0].process_id]
+    assert not workers_of(os.getpid())
+
+
+def test_a_process_that_died_before_the_pool_took_it_over_costs_nothing(video):
+    with started_early(1) as processes:
+        os.kill(processes[0].process_id, signal.SIGKILL)
+        with closing(open_pool(DecodeLimits(workers=1), started=processes)) as pool:
+            (result,) = pool.decode([job(video)])
+    assert result.clip is not None
+
+
+def test_processes_without_torch_are_not_taken_for_jobs_that_need_it():
+    with (
+        started_early(1) as processes,
+        closing(open_pool(DecodeLimits(workers=1), with_torch=True, started=processes)),
+    ):
+        assert len(processes) == 1

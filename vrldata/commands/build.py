@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ import typer
 
 from vrldata.command_line import PARTLY_FAILED, JsonOption, print_result
 from vrldata.counts import counted
+from vrldata.processors import available_cpus
+from vrldata.quick_start import keep_freed_memory
 
 if TYPE_CHECKING:
     from vrldata.sampling import SamplingSpec
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 SHOWN_IDS = 5
 SHOWN_REASONS = 20
 """Failures and rejections that the text lists; `--json` gives all."""
+
+EARLY_DECODERS = 2
+"""Started while it is unknown how many files there are."""
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
@@ -62,30 +68,41 @@ def build(
 
     Python: vrldata.create(root).build(rows, video_root=…, spec=…)
     """
-    from vrldata.dataset import Dataset
-    from vrldata.uri import DatasetUri
+    from vrldata.decode_process import started_early
 
-    spec = spec_of(preset, fps=fps, max_frames=max_frames, max_pixels=max_pixels)
-    # the tables are made once the annotations could be read
-    report = Dataset(DatasetUri.parse(out)).build(
-        annotations,
-        video_root=video_root,
-        spec=spec,
-        image_max_pixels=image_max_pixels,
-        codec=codec or ("auto" if budget else "raw"),
-        budget_bytes=parse_bytes(budget) if budget else None,
-        workers=workers,
-        ray_address=ray,
-        retry_failed=retry_failed,
-        timeout_s=timeout,
-        field_map=parse_map(field_map or []),
-        split=split,
-        on_unknown_type=on_unknown_type,
-        prune=prune,
-    )
+    keep_freed_memory()
+    with started_early(_early_decoders(out, workers, ray)) as decoders:
+        from vrldata.dataset import Dataset
+        from vrldata.uri import DatasetUri
+
+        spec = spec_of(preset, fps=fps, max_frames=max_frames, max_pixels=max_pixels)
+        # the tables are made once the annotations could be read
+        report = Dataset(DatasetUri.parse(out)).build(
+            annotations,
+            video_root=video_root,
+            spec=spec,
+            image_max_pixels=image_max_pixels,
+            codec=codec or ("auto" if budget else "raw"),
+            budget_bytes=parse_bytes(budget) if budget else None,
+            workers=workers,
+            ray_address=ray,
+            retry_failed=retry_failed,
+            timeout_s=timeout,
+            field_map=parse_map(field_map or []),
+            split=split,
+            on_unknown_type=on_unknown_type,
+            prune=prune,
+            decoders=decoders,
+        )
     print_result({"out": out, **report.to_dict()}, as_json=json_output, text=_report_text)
     if not report.complete:
         raise typer.Exit(PARTLY_FAILED)
+
+
+def _early_decoders(out: str, workers: int | None, ray: str | None) -> int:
+    """Decoders to start before anything else: a new dataset on this machine is sure to need them."""
+    here = ray is None and "://" not in out and not os.path.exists(f"{out}/data/frames.lance")
+    return min(EARLY_DECODERS, available_cpus() if workers is None else max(workers, 0)) if here else 0
 
 
 def info(

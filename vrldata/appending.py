@@ -1,0 +1,96 @@
+"""Appending rows that are new, without the copies that a merge makes of their payloads.
+
+Lance checks keys when it merges and never when it appends. Here an append looks for its keys first, and a
+lock keeps every other writer of the table away from in between. The lock is the system's, on the table's
+folder: it ends with its process, and it holds where one system has all writers. Elsewhere rows are merged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from vrldata.commits import MergeResult, committed, first_of_each_key, merge_rows, sql_text, writable
+from vrldata.tables import PRIMARY_KEYS
+
+if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
+
+LOCAL_FILE_SYSTEMS = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "overlay"}
+)
+"""File systems of one machine. On those of a network a lock may hold for one of its machines only."""
+
+
+def insert_rows(dataset: Dataset, table: str, rows: pa.Table, *, update: str) -> MergeResult:
+    """As `commits.merge_rows`, quicker where no key exists yet; all that inserts into `table` comes here.
+
+    Raises:
+        StoreError: as `merge_rows`.
+    """
+    rows = first_of_each_key(rows, PRIMARY_KEYS[table])
+    with _sole_writer(dataset, table) as alone:
+        if alone and _append(dataset, table, rows):
+            return MergeResult(inserted=rows.num_rows, updated=0)
+        return merge_rows(dataset, table, rows, update=update)
+
+
+def _append(dataset: Dataset, table: str, rows: pa.Table) -> bool:
+    """Append `rows`; False where one of them exists already."""
+    key = PRIMARY_KEYS[table]
+    listed = ", ".join(sql_text(value) for value in rows.column(key).to_pylist())
+
+    def attempt() -> bool:
+        import lance
+
+        target = writable(dataset, table)
+        if target.count_rows(f"{key} IN ({listed})"):
+            return False
+        lance.write_dataset(rows, target, mode="append")
+        return True
+
+    return committed(dataset, table, attempt)
+
+
+@contextmanager
+def _sole_writer(dataset: Dataset, table: str) -> Iterator[bool]:
+    """Wait until no other process or thread inserts into a table; False where no lock can tell."""
+    path = dataset.table_path(table)
+    if not dataset.is_local or not _is_on_one_machine(path):
+        yield False
+        return
+    import fcntl
+
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield True
+    finally:
+        # closing would not do where a fork of this process holds the descriptor too
+        fcntl.flock(folder, fcntl.LOCK_UN)
+        os.close(folder)
+
+
+def _is_on_one_machine(path: str) -> bool:
+    """Whether `path` lies on a file system that only this machine writes to; False where that is unknown."""
+    if sys.platform != "linux":
+        return False
+    try:
+        device = os.stat(path).st_dev
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return False
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    found = {_type_of(mount) for mount in mounts if mount.split()[2] == wanted}
+    return bool(found) and found <= LOCAL_FILE_SYSTEMS
+
+
+def _type_of(mount: str) -> str:
+    """The file system's type in a line of mountinfo (man 5 proc): the field behind the lone dash."""
+    return mount.split(" - ", 1)[1].split()[0]
