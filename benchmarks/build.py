@@ -36,7 +36,7 @@ CODECS = ("raw", "zstd", "ffv1", "jpeg")
 BUILDER = """
 import json, resource, sys, time
 import vrldata
-from vrldata.build_writer import BatchSize
+from vrldata.build_options import BatchSize
 
 root, source, codec, workers = sys.argv[1:]
 dataset = vrldata.create(root)

@@ -15,15 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrldata.build_decode import BuildOptions, decode_all, open_decoders
+from vrldata.build_decode import decode_all, jobs_of, open_decoders
+from vrldata.build_options import BuildOptions
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
-from vrldata.build_samples import SampleRows, SampleTracker, samples_that_left, samples_that_use
-from vrldata.build_writer import BuildWriter
 from vrldata.codec_budget import CodecChooser
-from vrldata.commits import delete_rows, maintain_indexes
 from vrldata.errors import ConfigError, StoreError, nearest
 from vrldata.sampling import SamplingSpec
-from vrldata.tables import with_trajectory_ids
 from vrldata.types import Trajectory
 
 if TYPE_CHECKING:
@@ -31,6 +28,8 @@ if TYPE_CHECKING:
     from vrldata.annotation_objects import Sources
     from vrldata.annotations import OfflineResponse
     from vrldata.build_plan import FailedClip
+    from vrldata.build_samples import SampleRows
+    from vrldata.build_writer import BuildWriter
     from vrldata.dataset import Dataset
     from vrldata.decode_pool import DecodePool
     from vrldata.decode_process import DecodeProcess
@@ -155,14 +154,25 @@ def build_dataset(
     samples = read.samples
     image_spec = spec.for_image(image_max_pixels)
     media = [media_of(sample, spec, image_spec, root) for sample in samples]
-    start = len(media) if _is_new(dataset) else 0
-    with_torch = spec.resize == "exact"
+    all_media = {medium.clip_id: medium for own in media for medium in own}
+    is_new, with_torch = _is_new(dataset), spec.resize == "exact"
+    start = len(all_media) if is_new else 0
     with open_decoders(settings, start=start, with_torch=with_torch, started=decoders) as pool:
+        planned = _plan(None, all_media.values(), root, settings) if is_new else None
+        if planned and pool:
+            pool.begin(jobs_of(planned[0]))
+        # Arrow and Lance load while the decoders are at work
+        from vrldata.build_samples import SampleRows, samples_that_left
+        from vrldata.commits import delete_rows, maintain_indexes
+
         dataset.make_tables()
         rejected_file = _write_rejections(dataset, read.rejected, read.names)
         sample_rows = SampleRows(dataset)
         left = samples_that_left(sample_rows, {sample.sample_id for sample in samples}, read.names)
-        written = _write_frames(dataset, samples, sample_rows, media, root, settings, chooser, pool)
+        plan, failed_before = planned or _plan(dataset, all_media.values(), root, settings)
+        written = _write_frames(
+            dataset, samples, sample_rows, media, plan, failed_before, settings, chooser, pool
+        )
     if prune:
         delete_rows(dataset, "samples", left)
     trajectories = add_offline(dataset, read.offline, samples)
@@ -198,7 +208,8 @@ def _write_frames(
     samples: Sequence[Sample],
     sample_rows: SampleRows,
     media: Sequence[Sequence[Medium]],
-    root: Path,
+    plan: Plan,
+    failed_before: dict[str, FailedClip],
     options: BuildOptions,
     chooser: CodecChooser,
     pool: DecodePool | None,
@@ -207,8 +218,10 @@ def _write_frames(
 
     Beside it `replaced` and `affected` of the report.
     """
+    from vrldata.build_samples import SampleTracker, samples_that_use
+    from vrldata.build_writer import BuildWriter
+
     all_media = {medium.clip_id: medium for own in media for medium in own}
-    plan, failed_before = _plan(dataset, all_media.values(), root, options)
     built_samples = {sample.sample_id for sample in samples}
     paths = {clip_id: all_media[clip_id].video_path for clip_id in plan.replaced}
     replaced = tuple(sorted(set(paths.values())))
@@ -275,12 +288,13 @@ def _existing_folder(video_root: str | Path) -> Path:
 
 
 def _plan(
-    dataset: Dataset, media: Iterable[Medium], root: Path, options: BuildOptions
+    dataset: Dataset | None, media: Iterable[Medium], root: Path, options: BuildOptions
 ) -> tuple[Plan, dict[str, FailedClip]]:
-    failures = failed_clips(dataset)
+    """The plan against what a dataset holds; None where it is yet to be made."""
+    failures = failed_clips(dataset) if dataset is not None else {}
     plan = make_plan(
         media,
-        stored_clips(dataset),
+        stored_clips(dataset) if dataset is not None else {},
         failures,
         video_root=root,
         retry_failed=options.retry_failed,
@@ -322,6 +336,7 @@ def add_offline(dataset: Dataset, responses: Sequence[OfflineResponse], samples:
     """Store the responses that annotations carry, scored where they have no reward; how many were new."""
     if not responses:
         return 0
+    from vrldata.tables import with_trajectory_ids
     from vrldata.trajectory_scores import score_trajectories
 
     found = [

@@ -10,62 +10,25 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from vrldata.build_writer import BatchSize, BuildWriter
 from vrldata.codec_budget import Chooser, CodecChooser
 from vrldata.errors import DecodeError
-from vrldata.frame_rows import EncodedClip, encode_clip
 from vrldata.log import progress
 from vrldata.media_file import source_fingerprint
-from vrldata.processors import available_cpus
-from vrldata.store import total_payload_bytes
 
 if TYPE_CHECKING:
+    from vrldata.build_options import BuildOptions
     from vrldata.build_plan import Medium, Plan
+    from vrldata.build_writer import BuildWriter
     from vrldata.dataset import Dataset
-    from vrldata.decode_jobs import DecodeResult
+    from vrldata.decode_jobs import DecodeJob, DecodeResult
     from vrldata.decode_pool import DecodePool
     from vrldata.decode_process import DecodeProcess
+    from vrldata.frame_rows import EncodedClip
 
 logger = logging.getLogger(__name__)
-
-MEMORY_LIMIT_BYTES = 8 << 30
-"""Physical memory of one decoder process beyond what its libraries take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """How a build works; what it builds is the dataset's, the rows' and the spec's business.
-
-    Attributes:
-        codec: `raw`, `zstd`, `ffv1`, `jpeg`, with a level such as `jpeg:90`, or `auto` with a budget.
-        budget_bytes: bytes that the payloads of the dataset may take; for `auto`.
-        workers: decoder processes; None for one a CPU. 0 decodes in this process: quick to start, but a file
-            that hangs or exhausts memory takes the build with it.
-        timeout_s: seconds for one file.
-        memory_limit_bytes: physical memory of one decoder; None for no limit.
-        bytes_in_flight: frames being decoded or waiting to be packed.
-        retry_failed: try again what failed before and has not changed.
-        ray_address: decode on this Ray cluster (`local` starts one here); None decodes in processes here.
-        batch: when results are committed.
-    """
-
-    codec: str = "raw"
-    budget_bytes: int | None = None
-    workers: int | None = None
-    timeout_s: float = 120.0
-    memory_limit_bytes: int | None = MEMORY_LIMIT_BYTES
-    bytes_in_flight: int = 2 << 30
-    retry_failed: bool = False
-    ray_address: str | None = None
-    batch: BatchSize = field(default_factory=BatchSize)
-
-    @property
-    def num_workers(self) -> int:
-        """Decoder processes, or threads beside them; at least one."""
-        return self.workers or available_cpus()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +74,16 @@ def open_decoders(
         yield pool
 
 
+def jobs_of(plan: Plan) -> Iterator[DecodeJob]:
+    """What the plan lists, as jobs of a decode pool."""
+    from vrldata.decode_jobs import DecodeJob
+
+    for medium, source in plan.decode:
+        yield DecodeJob(
+            path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind, source=source
+        )
+
+
 def decode_all(
     dataset: Dataset,
     plan: Plan,
@@ -124,6 +97,8 @@ def decode_all(
     Args:
         pool: of `open_decoders`.
     """
+    from vrldata.store import total_payload_bytes
+
     if not plan.decode:
         return
     writer.expect(len(plan.decode))
@@ -155,16 +130,8 @@ def _decode_by(
     pool: DecodePool, plan: Plan, options: BuildOptions, chooser: CodecChooser
 ) -> Generator[Packed]:
     """Decode in the processes of `pool`, pack in threads; results come about as they are done."""
-    from vrldata.decode_jobs import DecodeJob
-
     media = {medium.clip_id: medium for medium, _ in plan.decode}
-    jobs = (
-        DecodeJob(
-            path=medium.file, video_path=medium.video_path, spec=medium.spec, kind=medium.kind, source=source
-        )
-        for medium, source in plan.decode
-    )
-    results = cast("Generator[DecodeResult]", pool.decode(jobs))
+    results = cast("Generator[DecodeResult]", pool.decode(jobs_of(plan)))
     waiting: deque[Future[Packed]] = deque()
     with ThreadPoolExecutor(options.num_workers) as threads, closing(results):
         for result in results:
@@ -195,6 +162,8 @@ def _decode_in_this_process(plan: Plan, chooser: CodecChooser) -> Generator[Pack
 
 def pack(medium: Medium, result: DecodeResult, chooser: Chooser) -> Packed:
     """The clip of a decode as a row to be, in the codec that the budget allows."""
+    from vrldata.frame_rows import encode_clip
+
     if result.clip is None or result.source is None:
         return Packed(medium=medium, clip=None, reason=result.reason)
     codec = chooser.choose(result.clip.frames)

@@ -14,7 +14,8 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrldata.build_decode import BuildOptions, Packed, pack
+from vrldata.build_decode import Packed, pack
+from vrldata.build_options import BuildOptions
 from vrldata.build_plan import Medium
 from vrldata.codec_budget import Chooser, CodecChooser, measured_ratios
 from vrldata.codecs import AUTO, Codec, parse_codec

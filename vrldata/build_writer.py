@@ -21,45 +21,11 @@ from vrldata.media_file import find_media_file
 from vrldata.tables import PAYLOAD_COLUMN, now
 
 if TYPE_CHECKING:
+    from vrldata.build_options import BatchSize
     from vrldata.build_plan import FailedClip, Medium
     from vrldata.dataset import Dataset
 
 logger = logging.getLogger(__name__)
-
-FIRST_BATCH_BYTES = 64 << 20
-LAST_BATCH_BYTES = 16 << 20
-SMALL_BATCH_BYTES = 256 << 20
-SMALL_BATCH_SECONDS = 20.0
-LONGEST_WAIT_SECONDS = 300.0
-
-GROWTH = 2
-"""A batch that is written while decoding goes on holds this part of what was written before, at least: the
-last one, for which everything waits, is then a small part of a small build, and commits stay few in a large
-one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSize:
-    """When pending clips are committed: at `num_bytes`, or from `clips` on once it was worth waiting for.
-
-    Commits cost more the more there were (every manifest lists all fragments), and a kill loses what is
-    pending: small clips are therefore gathered for some seconds beyond `clips`. One batch may be pending
-    while another is written.
-    """
-
-    clips: int = 32
-    num_bytes: int = 1 << 29
-
-    def reached(self, clips: int, num_bytes: int, seconds: float) -> bool:
-        """Whether to commit now, even if that means to wait for the last commit."""
-        if num_bytes >= self.num_bytes or seconds >= LONGEST_WAIT_SECONDS:
-            return True
-        return clips >= self.clips and (num_bytes >= SMALL_BATCH_BYTES or seconds >= SMALL_BATCH_SECONDS)
-
-    def worthwhile(self, num_bytes: int, written_bytes: int, coming_bytes: int) -> bool:
-        """Whether to commit now if nothing else is being written: much is pending, or most of the rest."""
-        enough = max(FIRST_BATCH_BYTES, written_bytes // GROWTH)
-        return num_bytes >= min(enough, max(LAST_BATCH_BYTES, coming_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from vrldata.decode_jobs import DecodeJob, DecodeResult, result_of
@@ -147,6 +148,7 @@ class DecodePool(threading.Thread):
         super().__init__(name="vrl-decode-pool", daemon=True)
         self._limits, self._early, self._with_torch = limits, early, with_torch
         self._jobs: deque[DecodeJob] = deque()
+        self._begun: deque[DecodeJob] = deque()
         self._results: queue.Queue[tuple[DecodeResult | DecodeError, int]] = queue.Queue()
         self._tasks: dict[DecodeProcess, _Task | None] = {}
         self._lock = threading.Lock()
@@ -163,6 +165,12 @@ class DecodePool(threading.Thread):
 
     # called by the consumer
 
+    def begin(self, jobs: Iterable[DecodeJob]) -> None:
+        """Take a few jobs before the caller is ready for results; `decode` has to be given the same first."""
+        self._begun.extend(islice(jobs, JOBS_AHEAD * self._limits.workers))
+        self._jobs.extend(self._begun)
+        self._wake()
+
     def decode(self, jobs: Iterable[DecodeJob]) -> Iterator[DecodeResult]:
         """See `decode_many`."""
         waiting = iter(jobs)
@@ -172,10 +180,13 @@ class DecodePool(threading.Thread):
                 job = next(waiting, None)
                 if job is None:
                     exhausted = True
+                    continue
+                unfinished += 1
+                if self._begun:
+                    assert job == self._begun.popleft()
                 else:
                     self._jobs.append(job)
                     self._wake()
-                    unfinished += 1
             if not unfinished:
                 return
             result = self._take()

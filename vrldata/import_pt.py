@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vrldata.build_options import BatchSize
 from vrldata.build_plan import Medium, failed_clips, media_of, stored_clips
 from vrldata.build_samples import SampleRows, SampleTracker
-from vrldata.build_writer import BatchSize, BuildWriter
+from vrldata.build_writer import BuildWriter
 from vrldata.codecs import parse_codec
 from vrldata.commits import maintain_indexes
 from vrldata.errors import AnnotationError, DecodeError, missing_extra

@@ -16,7 +16,7 @@ import vrldata
 from tests.data.mounts import tmpfs
 from tests.data.synthetic_video import number_in, picture, write_video
 from vrldata.build import BuildReport
-from vrldata.build_writer import BatchSize
+from vrldata.build_options import BatchSize
 from vrldata.tables import TABLES
 
 SPEC = vrldata.SamplingSpec(fps=2, max_frames=8)
@@ -538,7 +538,7 @@ def test_the_last_commits_shrink_with_what_is_left() -> None:
 def test_clips_are_committed_while_others_are_decoded(
     dataset: vrldata.Dataset, videos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrldata.build_writer.FIRST_BATCH_BYTES", 1)
+    monkeypatch.setattr("vrldata.build_options.FIRST_BATCH_BYTES", 1)
     rows = []
     for number in range(6):
         name = f"v{number}.mp4"

@@ -23,7 +23,7 @@ SPEC = vrldata.SamplingSpec(fps=10, max_frames=8)
 BUILDER = """
 import sys
 import vrldata
-from vrldata.build_writer import BatchSize
+from vrldata.build_options import BatchSize
 
 vrldata.create(sys.argv[1]).build(
     [sys.argv[2]],

@@ -288,3 +288,15 @@ def test_processes_without_torch_are_not_taken_for_jobs_that_need_it():
         closing(open_pool(DecodeLimits(workers=1), with_torch=True, started=processes)),
     ):
         assert len(processes) == 1
+
+
+def test_jobs_that_were_begun_are_decoded_once_and_in_their_place(video):
+    specs = [SamplingSpec(max_frames=count) for count in range(2, 9)]
+    jobs = [job(video, spec) for spec in specs]
+    with closing(open_pool(DecodeLimits(workers=1))) as pool:
+        pool.begin(iter(jobs))
+        wait_until(lambda: not pool._results.empty())
+        results = list(pool.decode(jobs))
+    assert sorted(len(result.clip.frames) for result in results) == sorted(
+        len(decode(video, spec).frames) for spec in specs
+    )

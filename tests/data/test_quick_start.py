@@ -46,3 +46,8 @@ import vrldata, vrldata.cli
 print((gc.get_threshold(), list(sys.meta_path)) == before)
 """
     assert python(program) == "True"
+
+
+def test_a_build_plans_before_arrow_and_lance_are_loaded() -> None:
+    program = "import sys, vrldata.build, vrldata.annotations, vrldata.decode_pool; "
+    assert python(program + "print({'pyarrow', 'lance', 'pandas'} & set(sys.modules))") == "set()"
