@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,40 +18,50 @@ TRUST_NS = 1_000_000_000
 file systems keep times as coarse as a second, and some keep none of folders."""
 
 
+class _Folder:
+    """A folder held open, as it was when Lance was asked; closed with the last reference to it, whichever
+    thread has that.
+    """
+
+    def __init__(self, descriptor: int, looked_ns: int) -> None:
+        self.descriptor = descriptor
+        self.looked_ns = looked_ns
+        self.changed_ns = os.fstat(descriptor).st_mtime_ns
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
+
+
 class VersionWatch:
-    """Remembers when one table on this machine was last seen to be the newest.
+    """Remembers when one table on this machine was last seen to be the newest. Safe for several threads.
 
     Lance lists the folder of versions, which costs as much as mapping a small clip; the folder's time of
     change costs one call on a descriptor that stays open.
     """
 
     def __init__(self) -> None:
-        self._folder = -1
-        self._changed_ns = 0
-        self._looked_ns = 0
-        self._close: weakref.finalize[[int], VersionWatch] | None = None
+        self._held: _Folder | None = None
 
     def is_outdated(self, table: LanceDataset) -> bool:
         """Whether there is a newer version than `table`, the newest when it was opened."""
         now = time.time_ns()
-        if 0 <= now - self._looked_ns < TRUST_NS:
-            found = os.fstat(self._folder)
-            if found.st_mtime_ns == self._changed_ns and found.st_nlink:
+        held = self._held
+        if held is not None and 0 <= now - held.looked_ns < TRUST_NS:
+            found = os.fstat(held.descriptor)
+            if found.st_mtime_ns == held.changed_ns and found.st_nlink:
                 return False
-        self._look(f"{table.uri}/_versions", now)
-        return bool(table.latest_version != table.version)
+        folder = _opened(f"{table.uri}/_versions", now)
+        is_outdated = bool(table.latest_version != table.version)
+        self._held = None if is_outdated else folder
+        return is_outdated
 
-    def _look(self, path: str, now: int) -> None:
-        """Hold the folder as it is; one that has just changed may change again at the same time."""
-        if self._close is not None:
-            self._close()
-        self._looked_ns = 0
-        try:
-            self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            # gone, or too many files are open: Lance is asked every time
-            return
-        self._close = weakref.finalize(self, os.close, self._folder)
-        self._changed_ns = os.fstat(self._folder).st_mtime_ns
-        if now - self._changed_ns > TRUST_NS:
-            self._looked_ns = now
+
+def _opened(path: str, now: int) -> _Folder | None:
+    """The folder, to be believed from now on; None where it cannot be opened, or has just changed and may
+    change again at the same time: then Lance is asked every time.
+    """
+    try:
+        folder = _Folder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), now)
+    except OSError:
+        return None
+    return folder if now - folder.changed_ns > TRUST_NS else None

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,15 @@ def test_many_clips_can_be_held_under_a_low_limit_of_open_files(
     command = [sys.executable, "-c", HOLDER, str(dataset.root), "60", str(hard)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert expected in done.stdout, done.stderr
+
+
+def test_threads_that_look_at_once_close_no_file_of_each_other(
+    dataset: vrldata.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips = [textured(number) for number in range(4)]
+    put_clips(dataset, [packed(clip) for clip in clips])
+    # every look is a full one, and replaces the folder that another thread may be using
+    monkeypatch.setattr(freshness, "TRUST_NS", 1)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda n: dataset.clip_by_id(clips[n % 4].clip_id), range(2000)))
+    assert all(np.array_equal(clip.frames, clips[n % 4].frames) for n, clip in enumerate(found[:40]))
