@@ -8,6 +8,7 @@ folder: it ends with its process, and it holds where one system has all writers.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,15 +83,25 @@ def _is_on_one_machine(path: str) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        device = os.stat(path).st_dev
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return False
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    found = {_type_of(mount) for mount in mounts if mount.split()[2] == wanted}
-    return bool(found) and found <= LOCAL_FILE_SYSTEMS
+    return file_system_of(os.path.realpath(path), mounts) in LOCAL_FILE_SYSTEMS
 
 
-def _type_of(mount: str) -> str:
-    """The file system's type in a line of mountinfo (man 5 proc): the field behind the lone dash."""
-    return mount.split(" - ", 1)[1].split()[0]
+def file_system_of(path: str, mounts: str) -> str:
+    """Type of the file system that an absolute path without links lies on; empty where no mount holds it.
+
+    Args:
+        mounts: as in /proc/self/mountinfo (man 5 proc): the mount point is the fifth field of a line, with
+            spaces and the like in octal; the type is the first field behind a lone dash.
+    """
+    longest, found = -1, ""
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4])
+        inside = path == place or path.startswith(place.rstrip("/") + "/")
+        # of two mounts on one place the later one hides the other
+        if inside and len(place) >= longest:
+            longest, found = len(place), rest.split()[0]
+    return found

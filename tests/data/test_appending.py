@@ -84,6 +84,33 @@ def test_threads_of_one_process_store_each_clip_once(dataset: vrldata.Dataset) -
     assert len(stored_ids(dataset)) == len(set(stored_ids(dataset))) == 13
 
 
+MOUNTS = r"""
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 27 0:40 / /data rw,relatime shared:5 - nfs4 server:/export rw
+31 30 0:41 / /data/local\040disk rw - xfs /dev/sdb rw
+32 27 0:42 / /scratch rw - tmpfs tmpfs rw
+33 27 0:43 / /scratch rw - lustre mgs:/scratch rw
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/home/a/clips", "ext4"),
+        ("/data/clips", "nfs4"),
+        ("/database/clips", "ext4"),
+        ("/data/local disk/clips", "xfs"),
+        ("/scratch", "lustre"),
+    ],
+)
+def test_the_file_system_is_that_of_the_innermost_mount(path: str, expected: str) -> None:
+    assert appending.file_system_of(path, MOUNTS) == expected
+
+
+def test_without_a_mount_the_file_system_is_unknown() -> None:
+    assert appending.file_system_of("/clips", "") == ""
+
+
 HOLDER = """
 import os, sys, time
 import vrldata
