@@ -221,11 +221,12 @@ class Dataset:
     def frame_store(self) -> FrameStore:
         """The store of clips at this release, kept open between calls."""
         frames = self.lance("frames")
-        if self._frame_store is None or self._frame_store.table is not frames:
+        store = self._frame_store
+        if store is None or store.table is not frames:
             from vrldata.store import FrameStore
 
-            self._frame_store = FrameStore(frames, is_local=self.is_local)
-        return self._frame_store
+            store = self._frame_store = FrameStore(frames, is_local=self.is_local)
+        return store
 
     def clip(self, video_path: str, spec: SamplingSpec | None = None) -> Clip:
         """The frames of `video_path` under `spec`; also where they are stored once under another path.

@@ -23,8 +23,9 @@ class _Folder:
     thread has that.
     """
 
-    def __init__(self, descriptor: int, looked_ns: int) -> None:
+    def __init__(self, descriptor: int, table: LanceDataset, looked_ns: int) -> None:
         self.descriptor = descriptor
+        self.table = table
         self.looked_ns = looked_ns
         self.changed_ns = os.fstat(descriptor).st_mtime_ns
 
@@ -46,22 +47,24 @@ class VersionWatch:
         """Whether there is a newer version than `table`, the newest when it was opened."""
         now = time.time_ns()
         held = self._held
-        if held is not None and 0 <= now - held.looked_ns < TRUST_NS:
+        # another thread may have put an older handle in place of the one that was compared
+        if held is not None and held.table is table and 0 <= now - held.looked_ns < TRUST_NS:
             found = os.fstat(held.descriptor)
             if found.st_mtime_ns == held.changed_ns and found.st_nlink:
                 return False
-        folder = _opened(f"{table.uri}/_versions", now)
+        folder = _opened(table, now)
         is_outdated = bool(table.latest_version != table.version)
         self._held = None if is_outdated else folder
         return is_outdated
 
 
-def _opened(path: str, now: int) -> _Folder | None:
-    """The folder, to be believed from now on; None where it cannot be opened, or has just changed and may
-    change again at the same time: then Lance is asked every time.
+def _opened(table: LanceDataset, now: int) -> _Folder | None:
+    """The folder of its versions, to be believed from now on; None where it cannot be opened, or has just
+    changed and may change again at the same time: then Lance is asked every time.
     """
+    path = f"{table.uri}/_versions"
     try:
-        folder = _Folder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), now)
+        folder = _Folder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), table, now)
     except OSError:
         return None
     return folder if now - folder.changed_ns > TRUST_NS else None

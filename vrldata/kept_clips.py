@@ -16,7 +16,7 @@ KEPT_BYTES = 256 << 20
 """Bytes of clips that a store keeps mapped: pages of the page cache, which processes share and the system can
 take back."""
 
-KEPT_CLIPS = 64
+KEPT_CLIPS = 32
 """Clips that a store keeps mapped: each holds a file descriptor."""
 
 
@@ -52,6 +52,12 @@ class KeptClips:
             self._bytes += len(view)
             while self._bytes > self.limit or len(self._kept) > KEPT_CLIPS:
                 self._drop(next(iter(self._kept)))
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
 
     def _drop(self, clip_id: str) -> None:
         found = self._kept.pop(clip_id, None)

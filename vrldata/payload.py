@@ -36,6 +36,10 @@ FILLED_BYTES = 16 << 20
 """Payloads up to which a read into a buffer is quicker than a copy from a map with its page table."""
 
 
+class TooManyOpenFilesError(StoreError):
+    """This process may open no further file."""
+
+
 class PayloadFiles:
     """Finds the files of payloads that have one to themselves, in a table on a local disk."""
 
@@ -170,7 +174,7 @@ def _with_more_files(call: Callable[[], T]) -> T:
             raise StoreError(f"payload cannot be read: {error.strerror}") from error
         limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit == most:
-            raise StoreError(
+            raise TooManyOpenFilesError(
                 f"too many open files ({limit}), and each raw clip that is held is one: hold fewer clips, or "
                 "raise `ulimit -n`"
             ) from error

@@ -139,6 +139,25 @@ def test_a_folder_without_times_is_believed_for_a_moment_only(
     assert clip.clip_id in dataset.frame_store()
 
 
+READER = """
+import os, resource, sys
+import vrldata
+dataset = vrldata.open(sys.argv[1])
+ids = [row["clip_id"] for row in dataset.frames.to_table(columns=["clip_id"]).to_pylist()]
+dataset.clip_by_id(ids[0])
+limit = len(os.listdir("/proc/self/fd")) + 10
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+print(len({int(dataset.clip_by_id(clip_id).frames.sum()) for clip_id in ids}))
+"""
+
+
+def test_clips_that_are_kept_make_room_where_no_file_can_be_opened(dataset: vrldata.Dataset) -> None:
+    put_clips(dataset, [packed(textured(number)) for number in range(24)])
+    command = [sys.executable, "-c", READER, str(dataset.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "24\n", done.stderr
+
+
 HOLDER = """
 import resource, sys
 import vrldata
