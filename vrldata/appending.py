@@ -36,7 +36,7 @@ def insert_rows(dataset: Dataset, table: str, rows: pa.Table, *, update: str) ->
         StoreError: as `merge_rows`.
     """
     rows = first_of_each_key(rows, PRIMARY_KEYS[table])
-    with _sole_writer(dataset, table) as alone:
+    with sole_writer(dataset, table) as alone:
         if alone and _append(dataset, table, rows):
             return MergeResult(inserted=rows.num_rows, updated=0)
         return merge_rows(dataset, table, rows, update=update)
@@ -60,7 +60,7 @@ def _append(dataset: Dataset, table: str, rows: pa.Table) -> bool:
 
 
 @contextmanager
-def _sole_writer(dataset: Dataset, table: str) -> Iterator[bool]:
+def sole_writer(dataset: Dataset, table: str) -> Iterator[bool]:
     """Wait until no other process or thread inserts into a table; False where no lock can tell."""
     path = dataset.table_path(table)
     if not dataset.is_local or not _is_on_one_machine(path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from vrldata.appending import sole_writer
 from vrldata.commits import committed, delete_rows, lance_message, maintain_indexes, writable
 from vrldata.errors import StoreError
 from vrldata.failures import current_and_past_failures
@@ -15,6 +16,8 @@ from vrldata.tables import TABLES, now
 from vrldata.verification import verify
 
 if TYPE_CHECKING:
+    from lance import LanceDataset
+
     from vrldata.dataset import Dataset
 
 __all__ = ["CompactionReport", "GcReport", "compact", "gc", "verify"]
@@ -84,17 +87,39 @@ def compact(dataset: Dataset, *, frames: bool = False) -> CompactionReport:
 
 
 def _check_or_restore(dataset: Dataset, old_version: int) -> None:
-    """Compare every payload with its digest; a compaction that damaged one is undone."""
+    """Compare every payload with its digest; a compaction after which one is damaged is undone, unless others
+    have written rows since: those must not be lost.
+    """
     if writable(dataset, "frames").version == old_version:
         return
     report = verify(dataset, deep=True)
     damaged = [problem for problem in report.problems if problem.table == "frames"]
-    if damaged:
-        writable(dataset, "frames").checkout_version(old_version).restore()
-        raise StoreError(
-            f"{dataset.table_path('frames')}: compaction was undone, it would have damaged "
-            f"{len(damaged)} rows, first: {damaged[0].text}"
-        )
+    if not damaged:
+        return
+    with sole_writer(dataset, "frames"):
+        newest = writable(dataset, "frames")
+        alone = not _rows_written_since(newest, old_version)
+        if alone:
+            newest.checkout_version(old_version).restore()
+    what = (
+        "compaction was undone"
+        if alone
+        else "others have written since this compaction, so it stays: see `vrldata verify --deep`"
+    )
+    raise StoreError(
+        f"{dataset.table_path('frames')}: {what}; {len(damaged)} rows are damaged after it, first: "
+        f"{damaged[0].text}"
+    )
+
+
+def _rows_written_since(table: LanceDataset, version: int) -> bool:
+    """Whether a version later than `version` did more than to move rows, or cannot be told."""
+    for later in range(version + 1, table.version + 1):
+        found = table.read_transaction(later)
+        # Lance names its reservation of fragment numbers by the base class only
+        if found is None or type(found.operation).__name__ not in ("Rewrite", "BaseOperation"):
+            return True
+    return False
 
 
 def gc(dataset: Dataset, *, older_than: timedelta = READER_GRACE, abandoned: bool = False) -> GcReport:

@@ -114,8 +114,8 @@ def test_without_a_mount_the_file_system_is_unknown() -> None:
 HOLDER = """
 import os, sys, time
 import vrldata
-from vrldata.appending import _sole_writer
-with _sole_writer(vrldata.open(sys.argv[1]), "frames") as alone:
+from vrldata.appending import sole_writer
+with sole_writer(vrldata.open(sys.argv[1]), "frames") as alone:
     child = os.fork() if sys.argv[2] == "fork" else -1
     if child == 0:
         time.sleep(600)

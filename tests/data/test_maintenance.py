@@ -21,6 +21,7 @@ from vrldata.frame_rows import put_clips
 from vrldata.summary import folder_bytes
 from vrldata.tables import rows_to_table, sample_to_row
 from vrldata.types import Sample, Trajectory
+from vrldata.verification import verify
 
 MakeDataset = Callable[..., vrldata.Dataset]
 NOW = timedelta(0)
@@ -150,6 +151,44 @@ def test_compaction_keeps_rows_releases_and_pixels(dataset: vrldata.Dataset) -> 
 def ids(dataset: vrldata.Dataset) -> list[str]:
     found: list[str] = dataset.lance("frames").to_table(columns=["clip_id"]).column(0).to_pylist()
     return found
+
+
+def damaged_among_others(root: Path) -> vrldata.Dataset:
+    """A dataset of six large clips in as many files, one of them damaged on disk."""
+    made = vrldata.create(root)
+    for number in range(6):
+        put_clips(made, [packed(textured(number))])
+    file = sorted(Path(made.root).rglob("*.blob"))[0]
+    with file.open("r+b") as stream:
+        first = stream.read(1)
+        stream.seek(0)
+        stream.write(bytes([first[0] ^ 1]))
+    return made
+
+
+def test_a_compaction_with_a_damaged_payload_is_undone(tmp_path: Path) -> None:
+    made = damaged_among_others(tmp_path / "own")
+    with pytest.raises(vrldata.StoreError, match=r"undone; 1 rows are damaged"):
+        made.compact(frames=True)
+    assert made.frames.count() == 6
+    assert len(made.open_table("frames").get_fragments()) == 6
+
+
+def test_a_compaction_is_not_undone_over_what_others_wrote_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = damaged_among_others(tmp_path / "own")
+    late = textured(50)
+
+    def verify_while_another_writes(*arguments: object, **options: object) -> object:
+        put_clips(vrldata.open(made.root), [packed(late)])
+        return verify(made, deep=True)
+
+    monkeypatch.setattr("vrldata.maintenance.verify", verify_while_another_writes)
+    with pytest.raises(vrldata.StoreError, match="others have written since"):
+        made.compact(frames=True)
+    assert made.frames.count() == 7
+    np.testing.assert_array_equal(made.clip_by_id(late.clip_id).frames, late.frames)
 
 
 def test_frames_are_compacted_on_request_only(dataset: vrldata.Dataset) -> None:
