@@ -35,26 +35,27 @@ def insert_rows(dataset: Dataset, table: str, rows: pa.Table, *, update: str) ->
     Raises:
         StoreError: as `merge_rows`.
     """
-    rows = first_of_each_key(rows, PRIMARY_KEYS[table])
     with sole_writer(dataset, table) as alone:
-        if alone and _append(dataset, table, rows):
-            return MergeResult(inserted=rows.num_rows, updated=0)
+        inserted = _append(dataset, table, rows) if alone else 0
+        if inserted:
+            return MergeResult(inserted=inserted, updated=0)
         return merge_rows(dataset, table, rows, update=update)
 
 
-def _append(dataset: Dataset, table: str, rows: pa.Table) -> bool:
-    """Append `rows`; False where one of them exists already."""
+def _append(dataset: Dataset, table: str, rows: pa.Table) -> int:
+    """Append `rows`, the first of each key, and say how many; 0 where one of them exists already."""
     key = PRIMARY_KEYS[table]
+    rows = first_of_each_key(rows, key)
     listed = ", ".join(sql_text(value) for value in rows.column(key).to_pylist())
 
-    def attempt() -> bool:
+    def attempt() -> int:
         import lance
 
         target = writable(dataset, table)
         if target.count_rows(f"{key} IN ({listed})"):
-            return False
+            return 0
         lance.write_dataset(rows, target, mode="append")
-        return True
+        return int(rows.num_rows)
 
     return committed(dataset, table, attempt)
 

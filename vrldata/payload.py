@@ -36,15 +36,15 @@ FILLED_BYTES = 16 << 20
 """Payloads up to which a read into a buffer is quicker than a copy from a map with its page table."""
 
 
-class TooManyOpenFilesError(StoreError):
-    """This process may open no further file."""
-
-
 class PayloadFiles:
-    """Finds the files of payloads that have one to themselves, in a table on a local disk."""
+    """Finds the files of payloads that have one to themselves, in a table on a local disk.
 
-    def __init__(self, table: LanceDataset) -> None:
-        self._table = table
+    Args:
+        make_room: called where no file can be opened any more: closes what can be spared.
+    """
+
+    def __init__(self, table: LanceDataset, make_room: Callable[[], None]) -> None:
+        self._table, self._make_room = table, make_room
         self._folders: dict[int, str | None] = {}
 
     def _open(self, address: int, descriptor: dict[str, Any]) -> int | None:
@@ -62,7 +62,7 @@ class PayloadFiles:
         for name in (format(blob_id, "032b")[::-1], format(blob_id, "08x")):
             path = f"{folder}/{name}.blob"
             try:
-                file = _with_more_files(partial(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
+                file = self._with_room(partial(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
             except FileNotFoundError:
                 continue
             if os.fstat(file).st_size == descriptor["size"]:
@@ -81,7 +81,7 @@ class PayloadFiles:
             return None
         size, flags = descriptor["size"], mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if whole else 0)
         try:
-            return _with_more_files(partial(mmap.mmap, file, size, flags=flags, prot=mmap.PROT_READ))
+            return self._with_room(partial(mmap.mmap, file, size, flags=flags, prot=mmap.PROT_READ))
         finally:
             os.close(file)
 
@@ -104,6 +104,29 @@ class PayloadFiles:
         finally:
             os.close(file)
         return True
+
+    def _with_room(self, call: Callable[[], T]) -> T:
+        """What `call` gives; where too many files are open, once there is room for more.
+
+        Raises:
+            StoreError: it fails all the same. FileNotFoundError.
+        """
+        remedies = [_raise_limit, self._make_room]
+        while True:
+            try:
+                return call()
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise StoreError(f"payload cannot be read: {error.strerror}") from error
+                if not remedies:
+                    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                    raise StoreError(
+                        f"too many open files ({limit}), and each raw clip that is held is one: hold fewer "
+                        "clips, or raise `ulimit -n`"
+                    ) from error
+            remedies.pop(0)()
 
     def _folder(self, fragment_id: int) -> str | None:
         """Folder beside the data file that holds the payload column of a fragment."""
@@ -159,24 +182,7 @@ class Payload:
         return [part for _, _, part in parts]
 
 
-def _with_more_files(call: Callable[[], T]) -> T:
-    """What `call` gives; where too many files are open, after raising this process's own limit of them.
-
-    Raises:
-        StoreError: it fails all the same. FileNotFoundError.
-    """
-    try:
-        return call()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if error.errno != errno.EMFILE:
-            raise StoreError(f"payload cannot be read: {error.strerror}") from error
-        limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if limit == most:
-            raise TooManyOpenFilesError(
-                f"too many open files ({limit}), and each raw clip that is held is one: hold fewer clips, or "
-                "raise `ulimit -n`"
-            ) from error
+def _raise_limit() -> None:
+    """Let this process open as many files as it may set for itself."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return _with_more_files(call)

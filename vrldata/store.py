@@ -21,14 +21,12 @@ import pyarrow.compute as pc
 from vrldata.codecs import decode_frames
 from vrldata.errors import ConfigError, MissingClip, StoreError
 from vrldata.kept_clips import KeptClips
-from vrldata.payload import EXTERNAL_KIND, FILLED_BYTES, Payload, PayloadFiles, TooManyOpenFilesError
+from vrldata.payload import EXTERNAL_KIND, FILLED_BYTES, Payload, PayloadFiles
 from vrldata.sampling import SamplingSpec
 from vrldata.tables import PAYLOAD_COLUMN
 from vrldata.types import Clip, VideoMetadata
 
 if TYPE_CHECKING:
-    import mmap
-
     from lance import LanceDataset
     from numpy.typing import NDArray
 
@@ -145,7 +143,7 @@ class FrameStore:
         self.kept = KeptClips()
         self._index: RowIndex | None = None
         self._found: dict[str, RowIndex] = {}
-        self._files = PayloadFiles(table) if is_local else None
+        self._files = PayloadFiles(table, self.kept.clear) if is_local else None
 
     def row(self, clip_id: str) -> StoredRow:
         """The row of a clip.
@@ -263,20 +261,10 @@ class FrameStore:
             # a dataset from elsewhere could name any file of this machine
             raise StoreError(f"clip {row['clip_id']}: its payload lies outside the dataset: refused")
         files = self._files if as_file else None
-        view = None if files is None else self._mapped(files, row.address, descriptor, whole=whole)
+        view = None if files is None else files.map(row.address, descriptor, whole=whole)
         if view is None:
             return Payload(size=descriptor["size"], table=self.table, address=row.address)
         return Payload(size=descriptor["size"], view=view)
-
-    def _mapped(
-        self, files: PayloadFiles, address: int, descriptor: dict[str, Any], *, whole: bool
-    ) -> mmap.mmap | None:
-        """See `PayloadFiles.map`. Where no file can be opened any more, clips that are kept make room."""
-        try:
-            return files.map(address, descriptor, whole=whole)
-        except TooManyOpenFilesError:
-            self.kept.clear()
-            return files.map(address, descriptor, whole=whole)
 
     def _read_rows(self, clip_id: str | None = None) -> pa.Table:
         from vrldata.commits import sql_text

@@ -135,6 +135,7 @@ def test_a_folder_without_times_is_believed_for_a_moment_only(
     assert clip.clip_id not in dataset.frame_store()
     put_clips(vrldata.open(dataset.root), [packed(clip)])
     os.utime(versions, ns=(0, 0))
+    # longer than the folder is believed
     time.sleep(0.15)
     assert clip.clip_id in dataset.frame_store()
 
