@@ -20,6 +20,7 @@ from vrldata.build_options import BuildOptions
 from vrldata.build_plan import Medium, Plan, failed_clips, make_plan, media_of, stored_clips
 from vrldata.codec_budget import CodecChooser
 from vrldata.errors import ConfigError, StoreError, nearest
+from vrldata.location import is_new
 from vrldata.sampling import SamplingSpec
 from vrldata.types import Trajectory
 
@@ -155,10 +156,10 @@ def build_dataset(
     image_spec = spec.for_image(image_max_pixels)
     media = [media_of(sample, spec, image_spec, root) for sample in samples]
     all_media = {medium.clip_id: medium for own in media for medium in own}
-    is_new, with_torch = _is_new(dataset), spec.resize == "exact"
-    start = len(all_media) if is_new else 0
+    new, with_torch = is_new(dataset), spec.resize == "exact"
+    start = len(all_media) if new else 0
     with open_decoders(settings, start=start, with_torch=with_torch, started=decoders) as pool:
-        planned = _plan(None, all_media.values(), root, settings) if is_new else None
+        planned = _plan(None, all_media.values(), root, settings) if new else None
         if planned and pool:
             pool.begin(jobs_of(planned[0]))
         # Arrow and Lance load while the decoders are at work
@@ -260,11 +261,6 @@ def _warn_of_replaced(paths: Sequence[str], samples: Sequence[str]) -> None:
         len(samples),
         samples[0],
     )
-
-
-def _is_new(dataset: Dataset) -> bool:
-    """Whether this build makes the tables: then every file has to be decoded, whatever the plan will say."""
-    return dataset.is_local and not os.path.exists(dataset.table_path("frames"))
 
 
 def _options(given: dict[str, Any]) -> BuildOptions:

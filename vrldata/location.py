@@ -16,6 +16,8 @@ from vrldata.uri import DatasetUri
 if TYPE_CHECKING:
     import lance
 
+    from vrldata.dataset import Dataset
+
 
 def storage_options(uri: DatasetUri) -> dict[str, str]:
     """What Lance needs to reach a location, from the environment; credentials it reads by itself."""
@@ -117,6 +119,11 @@ def release_versions(releases: lance.LanceDataset, uri: DatasetUri) -> Mapping[s
         known = ", ".join(found) or "none"
         raise UriError(f"{uri}: no release {release!r}.{nearest(release, found)} Releases: {known}.")
     return found.get(release, {})
+
+
+def is_new(dataset: Dataset) -> bool:
+    """Whether the tables are yet to be made, on this machine: then there is nothing to reuse for a build."""
+    return dataset.is_local and not os.path.exists(dataset.table_path("frames"))
 
 
 def has_version(table_path: str) -> bool:

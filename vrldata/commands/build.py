@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from vrldata.processors import available_cpus
 from vrldata.quick_start import keep_freed_memory
 
 if TYPE_CHECKING:
+    from vrldata.dataset import Dataset
     from vrldata.sampling import SamplingSpec
 
 SHOWN_IDS = 5
@@ -68,16 +68,16 @@ def build(
 
     Python: vrldata.create(root).build(rows, video_root=…, spec=…)
     """
+    from vrldata.dataset import Dataset
     from vrldata.decode_process import started_early
+    from vrldata.uri import DatasetUri
 
     keep_freed_memory()
-    with started_early(_early_decoders(out, workers, ray)) as decoders:
-        from vrldata.dataset import Dataset
-        from vrldata.uri import DatasetUri
-
+    dataset = Dataset(DatasetUri.parse(out))
+    with started_early(_early_decoders(dataset, workers, ray)) as decoders:
         spec = spec_of(preset, fps=fps, max_frames=max_frames, max_pixels=max_pixels)
         # the tables are made once the annotations could be read
-        report = Dataset(DatasetUri.parse(out)).build(
+        report = dataset.build(
             annotations,
             video_root=video_root,
             spec=spec,
@@ -99,10 +99,13 @@ def build(
         raise typer.Exit(PARTLY_FAILED)
 
 
-def _early_decoders(out: str, workers: int | None, ray: str | None) -> int:
-    """Decoders to start before anything else: a new dataset on this machine is sure to need them."""
-    here = ray is None and "://" not in out and not os.path.exists(f"{out}/data/frames.lance")
-    return min(EARLY_DECODERS, available_cpus() if workers is None else max(workers, 0)) if here else 0
+def _early_decoders(dataset: Dataset, workers: int | None, ray: str | None) -> int:
+    """Decoders to start before anything else: a new dataset is sure to need them."""
+    from vrldata.location import is_new
+
+    if ray is not None or not is_new(dataset):
+        return 0
+    return min(EARLY_DECODERS, available_cpus() if workers is None else max(workers, 0))
 
 
 def info(
