@@ -2,7 +2,7 @@
 # Usage: source scripts/install.sh, then: install_vrl EXTRA[,EXTRA...]
 #
 # A machine with CUDA gets `vllm`, any other gets the CPU build (`cpu`). A finished installation is recognised by a
-# stamp of pyproject.toml and the extras, so that a second call returns at once.
+# stamp of pyproject.toml, what is compiled and the extras, so that a second call returns at once.
 
 find_python() {
   local candidate
@@ -46,7 +46,7 @@ install_vrl() {
   local extras=$1 accelerator=cpu stamp
   if has_cuda; then accelerator=vllm; fi
   extras="$extras,$accelerator"
-  stamp=$( (cat pyproject.toml scripts/install.sh; echo "$extras") | sha256sum | cut -c1-16)
+  stamp=$( (cat pyproject.toml vrldata/*.c scripts/install.sh; echo "$extras") | sha256sum | cut -c1-16)
   if [[ ! -f ".venv/stamp-$stamp" ]]; then
     if [[ ! -x .venv/bin/python ]]; then "$(find_python)" -m venv .venv; fi
     echo "   installing vrl[$extras] into .venv (about 4 GB and 4 minutes the first time)"

@@ -24,7 +24,7 @@ from vrldata.coded_pictures import ReferenceReader
 from vrldata.decoding import decode, decoder_version
 from vrldata.errors import ConfigError, DecodeError
 from vrldata.media_file import source_fingerprint
-from vrldata.resize import resize
+from vrldata.resize import COMPILED, resize
 from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import plan_segments
 from vrldata.video_stream import read_packets
@@ -236,6 +236,45 @@ def test_the_quick_resize_stays_within_a_level_at_the_hardest_edges(size):
     difference = np.abs(resize(black_and_white, *size, "native") - exact)
     assert difference.max() <= 1
     assert difference.mean() < 0.01
+
+
+SIZES = [
+    ((144, 193), (128, 192)),
+    ((272, 64), (256, 64)),
+    ((3, 5), (28, 56)),
+    ((1, 1), (28, 28)),
+    ((5, 900), (32, 32)),
+]
+
+
+@pytest.mark.skipif(not COMPILED, reason="vrl was installed without a C compiler: NumPy resizes")
+@pytest.mark.parametrize(("source", "target"), SIZES)
+def test_the_compiled_resize_gives_what_numpy_gives(source, target, monkeypatch):
+    picture = np.random.default_rng(0).integers(0, 256, (*source, 3), dtype=np.uint8)
+    compiled = resize(picture, *target, "native")
+    monkeypatch.setattr("vrldata.resize.COMPILED", False)
+    difference = compiled.astype(np.int16) - resize(picture, *target, "native")
+    assert np.abs(difference).max() <= 1
+    assert (difference != 0).mean() < 0.001
+
+
+@pytest.mark.skipif(not COMPILED, reason="vrl was installed without a C compiler: NumPy resizes")
+@pytest.mark.parametrize("wrong", ["firsts", "weights", "out", "width"])
+def test_the_compiled_resize_refuses_what_lies_outside_the_picture(wrong):
+    from vrldata import _bicubic
+
+    picture, out = np.zeros((4, 4, 3), np.uint8), np.zeros((2, 2, 3), np.uint8)
+    firsts, weights, width = np.array([0, 2], np.int32), np.full((2, 2), 0.5, np.float32), 4
+    if wrong == "firsts":
+        firsts = firsts + np.int32(1)
+    elif wrong == "weights":
+        weights = weights[:, :0]
+    elif wrong == "out":
+        out = np.zeros((2, 3, 3), np.uint8)
+    else:
+        width = -4
+    with pytest.raises(ValueError, match="size"):
+        _bicubic.resize(picture, width, firsts, weights, firsts, weights, out)
 
 
 def test_resize_takes_mirrored_pictures_and_fills_the_array_it_is_given():
