@@ -1,6 +1,6 @@
 """Decoding in processes that can be killed: a bad file costs its own deadline and memory, never the build.
 
-Workers are plain child processes (no fork of the caller, no `__main__` of the caller, no pickle). Frames
+Workers are processes of their own (no fork of the caller, no `__main__` of the caller, no pickle). Frames
 come back as a read-only map of memory that the worker filled. What a worker does is in `decode_worker`;
 what a clip is, in `decoding`.
 """
@@ -325,7 +325,7 @@ class DecodePool(threading.Thread):
     def _answer(self, process: DecodeProcess, message: dict[str, Any], descriptor: int | None) -> None:
         task = self._tasks[process]
         if message["kind"] == "ready":
-            process.ready, process.idle_bytes = True, message["resident_bytes"]
+            process.became_ready(message, descriptor)
             self._failed_starts = 0
         elif message["kind"] == "need" and task is not None:
             self._give_back(task)
@@ -362,7 +362,7 @@ class DecodePool(threading.Thread):
     def _over_memory(self, process: DecodeProcess) -> bool:
         if self._limits.memory_limit_bytes is None:
             return False
-        held = resident_bytes(process.process_id)
+        held = resident_bytes(process.process_id) if process.process_id is not None else None
         return held is not None and held - process.idle_bytes > self._limits.memory_limit_bytes
 
     def _lose(self, process: DecodeProcess, reason: str | None = None) -> None:

@@ -1,18 +1,17 @@
-"""The process that decodes for a `decode_pool`: one job after the other until its parent is gone.
+"""What a process does that decodes for a `decode_pool`: one job after the other until its pool is gone.
 
-Started as `python -m vrldata.decode_worker DESCRIPTOR OPTIONS`. It asks before it allocates frames, so that
-the pool can bound the bytes in flight, and answers with the reason where a file cannot be decoded.
+It is forked by `decode_nursery`. It asks before it allocates frames, so that the pool can bound the bytes in
+flight, and answers with the reason where a file cannot be decoded.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import mmap
 import os
 import queue
-import socket
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -58,22 +57,7 @@ class _FrameMemory:
         self._map = None
 
 
-def main() -> None:
-    """Serve the pool whose socket is the first argument."""
-    options = json.loads(sys.argv[2])
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    answers: queue.Queue[dict[str, Any]] = queue.Queue()
-    # before the imports, which take seconds: a worker must not outlive its pool by them
-    threading.Thread(target=_listen, args=(channel, answers), daemon=True).start()
-    _import_early(with_torch=options["with_torch"])
-    channel.send({"kind": "ready", "resident_bytes": resident_bytes(os.getpid()) or 0})
-    limits = answers.get()
-    _limit_memory(limits["memory_limit_bytes"])
-    while True:
-        _serve(channel, answers, answers.get(), limits["threads"])
-
-
-def _import_early(*, with_torch: bool) -> None:
+def import_libraries(*, with_torch: bool) -> None:
     """Import what jobs need, before the memory limit holds; torch takes seconds: only where it is used."""
     import av
     import av.video.reformatter
@@ -83,6 +67,21 @@ def _import_early(*, with_torch: bool) -> None:
         import torch
 
         torch.set_num_threads(1)
+
+
+def serve(channel: Channel) -> None:
+    """Work for the pool at the other end; never returns."""
+    answers: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_listen, args=(channel, answers), daemon=True).start()
+    # what libraries write in their last moment is the pool's to read, of each worker by itself
+    with tempfile.TemporaryFile() as errors:
+        os.dup2(errors.fileno(), sys.stderr.fileno())
+        ready = {"kind": "ready", "resident_bytes": resident_bytes(os.getpid()) or 0, "descriptor": True}
+        channel.send(ready, errors.fileno())
+    limits = answers.get()
+    _limit_memory(limits["memory_limit_bytes"])
+    while True:
+        _serve_job(channel, answers, answers.get(), limits["threads"])
 
 
 def _listen(channel: Channel, answers: queue.Queue[dict[str, Any]]) -> None:
@@ -107,7 +106,9 @@ def _limit_memory(limit: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _serve(channel: Channel, answers: queue.Queue[dict[str, Any]], job: dict[str, Any], threads: int) -> None:
+def _serve_job(
+    channel: Channel, answers: queue.Queue[dict[str, Any]], job: dict[str, Any], threads: int
+) -> None:
     memory = _FrameMemory(channel, answers)
     begun = time.monotonic()
     try:
@@ -165,7 +166,3 @@ def _check_unchanged(path: str, source: SourceFingerprint) -> None:
         raise DecodeError(
             f"{path}: the file changed since it was fingerprinted; build again when it is complete"
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +130,16 @@ _Decoded = tuple[NDArray[np.uint8], VideoMetadata, list[str]]
 
 def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Allocate) -> _Decoded:
     try:
+        held: list[Any] = []
         with open_video(file) as container:
-            table = packets_of(file, container)
-            if table.timed and table.indexed:
-                decoded = _decode_foretold(file, table, spec, threads, allocate, container)
+            table = packets_of(file, container, held)
+            again = bool(held) or table.indexed
+            if table.timed and again:
+                decoded = _decode_foretold(file, table, spec, threads, allocate, container, held)
                 if decoded is not None:
                     return decoded
-        if table.timed and not table.indexed:
+        held.clear()
+        if table.timed and not again:
             decoded = _decode_foretold(file, table, spec, threads, allocate)
             if decoded is not None:
                 return decoded
@@ -152,6 +156,7 @@ def _decode_foretold(
     threads: int,
     allocate: Allocate,
     opened: Any = None,
+    held: Sequence[Any] = (),
 ) -> _Decoded | None:
     """The clip by the forecast of the packet table; None where the file is not as foretold."""
     frame_pts = table.frame_pts()
@@ -160,7 +165,7 @@ def _decode_foretold(
     plan = plan_frames(_timeline(table, table.times_of(frame_pts)), spec)
     segments = plan_segments(table, frame_pts, np.unique(plan.positions).tolist())
     with FrameCollector(plan.slots(frame_pts), spec, allocate, threads=threads) as collector:
-        if not read_segments(file, table, frame_pts, segments, threads, collector, opened):
+        if not read_segments(file, table, frame_pts, segments, threads, collector, opened, held):
             return None
         return _finish(table, plan, collector, [])
 

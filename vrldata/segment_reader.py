@@ -129,10 +129,12 @@ def read_segments(
     threads: int,
     collector: FrameCollector,
     opened: Any = None,
+    held: Sequence[Any] = (),
 ) -> bool:
     """Decode only `segments`; collected frames are keyed by their time in ticks.
 
     `opened` is a container of the file whose packets have been read: opening costs as much as ten pictures.
+    `held` are its packets where they were few enough to be kept.
     False as soon as anything differs from what the packet table foretells: a jump that lands elsewhere, a
     start on a picture that is not intra coded, a frame that is damaged, missing or out of order.
     """
@@ -143,10 +145,11 @@ def read_segments(
     with nullcontext(opened) if opened is not None else open_video(file) as container:
         stream = stream_of(container, table)
         bound_decoder(stream, threads)
-        reading = _Reading(container, stream, table, frame_pts, collector)
+        reading = _Reading(container, stream, table, frame_pts, collector, held)
         for number, segment in enumerate(segments):
-            if number or segment.first or opened is not None:
+            if number:
                 stream.codec_context.flush_buffers()
+            if not held and (number or segment.first or opened is not None):
                 try:
                     container.seek(
                         int(table.dts[segment.first]), stream=stream, backward=True, any_frame=False
@@ -173,8 +176,9 @@ class _Reading:
         table: PacketTable,
         frame_pts: NDArray[np.int64],
         collector: FrameCollector,
+        held: Sequence[Any],
     ) -> None:
-        self._container, self._stream = container, stream
+        self._container, self._stream, self._held = container, stream, held
         self._table, self._frame_pts, self._collector = table, frame_pts, collector
         # plain integers: elements of an array cost ten times as much to compare
         self._pts, self._sizes = table.pts.tolist(), table.sizes.tolist()
@@ -215,6 +219,16 @@ class _Reading:
 
     def _decoded(self, segment: Segment) -> Iterator[Any]:
         decoder = self._stream.codec_context
+        held = self._held[segment.first : segment.last + 1]
+        for packet in held or self._packets_from_file(segment):
+            if packet.pts not in self._collector.slots and self._references.is_unreferenced(packet):
+                self._left_out.add(packet.pts)
+            else:
+                yield from decoder.decode(packet)
+        yield from decoder.decode(None)
+
+    def _packets_from_file(self, segment: Segment) -> Iterator[Any]:
+        """The packets of a segment, each where the table says that it lies."""
         place, skipped = None, 0
         for packet in packets_in(self._container, self._stream):
             if not packet.size:
@@ -228,16 +242,11 @@ class _Reading:
                 place = segment.first
             elif not self._is_packet(packet, place):
                 raise _SeekMissedError
-            if packet.pts not in self._collector.slots and self._references.is_unreferenced(packet):
-                self._left_out.add(packet.pts)
-            else:
-                yield from decoder.decode(packet)
+            yield packet
             if place == segment.last:
-                break
+                return
             place += 1
-        if place != segment.last:
-            raise _SeekMissedError
-        yield from decoder.decode(None)
+        raise _SeekMissedError
 
     def _is_packet(self, packet: Any, place: int) -> bool:
         return bool(packet.pts == self._pts[place] and packet.size == self._sizes[place])

@@ -55,6 +55,9 @@ _STILL_IMAGE = 1 << 20
 _DEFAULT = 1
 
 
+HELD_BYTES = 32 << 20
+"""Packets of a stream are held for the decoder where all of them take no more than this."""
+
 _SPARE_BYTES = 1 << 28
 """Memory that can be had where none has run out."""
 
@@ -264,8 +267,11 @@ def read_packets(file: Path) -> PacketTable:
         return packets_of(file, container)
 
 
-def packets_of(file: Path, container: Any) -> PacketTable:
+def packets_of(file: Path, container: Any, held: list[Any] | None = None) -> PacketTable:
     """The packets of a container that was just opened; it stands at its end then.
+
+    Args:
+        held: takes the packets themselves, in the order of the table; empty where they exceed `HELD_BYTES`.
 
     Raises:
         DecodeError: no video stream, no packets.
@@ -273,7 +279,7 @@ def packets_of(file: Path, container: Any) -> PacketTable:
     import av
 
     rows: list[tuple[int | None, int | None, int, bool, bool, int]] = []
-    complete = True
+    complete, room = True, HELD_BYTES if held is not None else 0
     stream = choose_stream(file, container)
     facts = _stream_facts(container, stream)
     try:
@@ -289,6 +295,11 @@ def packets_of(file: Path, container: Any) -> PacketTable:
                         packet.duration or 0,
                     )
                 )
+                if held is not None and room >= 0:
+                    room -= packet.size
+                    held.append(packet)
+                    if room < 0:
+                        held.clear()
     except av.error.FFmpegError as error:
         refuse_shortage(error)
         complete = False

@@ -24,7 +24,7 @@ from vrldata.decode_jobs import DecodeJob
 from vrldata.decode_pool import DecodeLimits, decode_many, open_pool
 from vrldata.decode_process import started_early
 from vrldata.decoding import decode
-from vrldata.errors import ConfigError
+from vrldata.errors import ConfigError, DecodeError
 from vrldata.media_file import source_fingerprint
 from vrldata.sampling import SamplingSpec
 
@@ -54,7 +54,12 @@ def job(path, spec=SPEC, **fields):
 
 
 def workers_of(parent):
-    """Process ids of the decode workers that `parent` started."""
+    """Process ids of the decode workers that the nurseries of `parent` forked."""
+    return [worker for nursery in children_of(parent) for worker in children_of(nursery)]
+
+
+def children_of(parent):
+    """Process ids of the nurseries or decode workers that `parent` started."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -62,7 +67,7 @@ def workers_of(parent):
             command = (entry / "cmdline").read_bytes()
         except (OSError, IndexError):
             continue
-        if int(fields[1]) == parent and fields[0] != "Z" and b"vrldata.decode_worker" in command:
+        if int(fields[1]) == parent and fields[0] != "Z" and b"vrldata.decode_nursery" in command:
             found.append(int(entry.name))
     return found
 
@@ -300,3 +305,40 @@ def test_jobs_that_were_begun_are_decoded_once_and_in_their_place(video):
     assert sorted(len(result.clip.frames) for result in results) == sorted(
         len(decode(video, spec).frames) for spec in specs
     )
+
+
+def test_a_nursery_that_died_costs_no_clip(video):
+    jobs = [job(video, SamplingSpec(max_frames=count)) for count in (2, 3, 4, 5)]
+    with closing(open_pool(DecodeLimits(workers=1))) as pool:
+        results = pool.decode(jobs)
+        assert next(results).clip is not None
+        (nursery,) = children_of(os.getpid())
+        os.kill(nursery, signal.SIGKILL)
+        wait_until(lambda: not children_of(os.getpid()))
+        assert all(result.clip is not None for result in results)
+    assert not children_of(os.getpid())
+
+
+def test_decoders_of_one_pool_share_a_nursery_that_has_one_thread(video):
+    with closing(open_pool(DecodeLimits(workers=3), start=3)):
+        wait_until(lambda: len(workers_of(os.getpid())) == 3)
+        (nursery,) = children_of(os.getpid())
+        assert len(os.listdir(f"/proc/{nursery}/task")) == 1
+    assert not children_of(os.getpid())
+
+
+def test_a_pool_that_is_closed_at_once_does_not_wait_for_its_decoders():
+    pool = open_pool(DecodeLimits(workers=2), start=2, with_torch=True)
+    wait_until(lambda: children_of(os.getpid()))
+    (nursery,) = children_of(os.getpid())
+    pool.close()
+    assert not running(nursery)
+
+
+def test_a_library_that_does_not_import_is_named(video, tmp_path, monkeypatch):
+    (tmp_path / "av").mkdir()
+    (tmp_path / "av" / "__init__.py").write_text("raise ImportError('libavcodec.so.62 is missing')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(DecodeError, match=r"cannot be started.*libavcodec\.so\.62 is missing"):
+        list(decode_many([job(video)], workers=1))
+    assert not children_of(os.getpid())

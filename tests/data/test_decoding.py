@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 from tests.data.synthetic_video import number_in, write_video
-from vrldata import decoding
+from vrldata import decoding, video_stream
 from vrldata.coded_pictures import ReferenceReader
 from vrldata.decoding import decode, decoder_version
 from vrldata.errors import ConfigError, DecodeError
@@ -27,13 +27,20 @@ from vrldata.media_file import source_fingerprint
 from vrldata.resize import COMPILED, resize
 from vrldata.sampling import SamplingSpec
 from vrldata.segment_reader import plan_segments
-from vrldata.video_stream import read_packets
+from vrldata.video_stream import open_video, packets_of, read_packets
 
 
 @pytest.fixture(scope="module")
 def video(tmp_path_factory):
     """20 s at 30 frames per second, a key frame every second."""
     return write_video(tmp_path_factory.mktemp("video") / "clip.mp4", 600)
+
+
+@pytest.fixture(params=["held", "read again"])
+def packets(request, monkeypatch):
+    """Both ways to a decoder: packets that were kept since the first pass, and those of a second one."""
+    if request.param == "read again":
+        monkeypatch.setattr(video_stream, "HELD_BYTES", 0)
 
 
 def numbers(clip):
@@ -53,6 +60,7 @@ def test_a_clip_holds_what_its_metadata_says(video):
     assert clip.warnings == ()
 
 
+@pytest.mark.usefixtures("packets")
 @pytest.mark.parametrize(
     ("start", "end", "first", "last"),
     [
@@ -88,6 +96,7 @@ def test_a_window_over_the_end_is_cut_and_noted(video):
     assert any("the window ends at 40 s" in warning for warning in clip.warnings)
 
 
+@pytest.mark.usefixtures("packets")
 @pytest.mark.parametrize(
     "options",
     [
@@ -114,6 +123,18 @@ def test_sparse_reading_gives_the_frames_of_a_full_decode(tmp_path, monkeypatch,
     assert sparse.metadata.timestamps.tolist() == full.metadata.timestamps.tolist()
 
 
+def test_packets_are_held_only_where_they_are_small(video, monkeypatch):
+    few: list = []
+    with open_video(video) as container:
+        table = packets_of(video, container, few)
+    assert [packet.pts for packet in few] == table.pts.tolist()
+    monkeypatch.setattr(video_stream, "HELD_BYTES", int(table.sizes.sum()) - 1)
+    many: list = []
+    with open_video(video) as container:
+        packets_of(video, container, many)
+    assert many == []
+
+
 def test_dense_sampling_reads_everything(video):
     table = read_packets(video)
     pts = table.frame_pts()
@@ -122,6 +143,7 @@ def test_dense_sampling_reads_everything(video):
     assert [segment.first for segment in plan_segments(table, pts, [0, 300, 599])] == [0, 300, 570]
 
 
+@pytest.mark.usefixtures("packets")
 @pytest.mark.parametrize(
     "options",
     [
@@ -162,6 +184,7 @@ def test_unreferenced_pictures_are_told_by_their_headers(tmp_path):
     assert len(bidirectional) > 30
 
 
+@pytest.mark.usefixtures("packets")
 def test_a_key_flag_on_a_picture_that_needs_others_falls_back(tmp_path):
     """Intra refresh marks recovery points, which are no place to start."""
     file = write_video(
