@@ -21,6 +21,9 @@ clamped between the two passes; results are clamped to 0..255 and rounded half t
 /* Samples whose sums stay in registers while their taps are added up. */
 #define BLOCK 64
 
+/* Lines of the result that are made together. */
+#define LINES 4
+
 /* A pixel and the first channel of the next one, which is summed too and dropped. */
 typedef float pixel __attribute__((vector_size(16), aligned(4)));
 
@@ -29,8 +32,9 @@ FOR_EACH_CPU
 static void sum_rows(const uint8_t *lines, Py_ssize_t stride, const float *weights, Py_ssize_t taps,
                      float *sums)
 {
-    Py_ssize_t begin = 0;
-    for (; begin + BLOCK <= stride; begin += BLOCK) {
+    for (Py_ssize_t next = 0; next < stride && stride >= BLOCK; next += BLOCK) {
+        /* the last block begins earlier, so that it is whole */
+        const Py_ssize_t begin = next + BLOCK > stride ? stride - BLOCK : next;
         float block[BLOCK] = {0};
         for (Py_ssize_t tap = 0; tap < taps; tap++) {
             const uint8_t *place = lines + tap * stride + begin;
@@ -39,26 +43,35 @@ static void sum_rows(const uint8_t *lines, Py_ssize_t stride, const float *weigh
         }
         memcpy(sums + begin, block, sizeof block);
     }
-    for (; begin < stride; begin++) {
+    for (Py_ssize_t i = 0; i < stride && stride < BLOCK; i++) {
         float sum = 0;
         for (Py_ssize_t tap = 0; tap < taps; tap++)
-            sum += weights[tap] * (float)lines[tap * stride + begin];
-        sums[begin] = sum;
+            sum += weights[tap] * (float)lines[tap * stride + i];
+        sums[i] = sum;
     }
 }
 
-/* Pixels of the result, not yet rounded, from one line of sums; both have a float to spare at their end. */
+/* Pixels of LINES lines of the result, not yet rounded, from as many lines of sums. A line of either has a float
+to spare at its end. Lines go together because a weight that was loaded serves all of them. */
 FOR_EACH_CPU
-static void sum_pixels(const float *sums, const int32_t *firsts, const float *weights, Py_ssize_t taps,
-                       Py_ssize_t width, float *values)
+static void sum_pixels(const float *sums, Py_ssize_t stride, const int32_t *firsts, const float *weights,
+                       Py_ssize_t taps, Py_ssize_t width, float *values)
 {
     for (Py_ssize_t x = 0; x < width; x++) {
         const float *place = sums + 3 * (Py_ssize_t)firsts[x];
         const float *weight = weights + x * taps;
-        pixel sum = {0};
-        for (Py_ssize_t tap = 0; tap < taps; tap++)
-            sum += weight[tap] * *(const pixel *)(place + 3 * tap);
-        *(pixel *)(values + 3 * x) = sum;
+        pixel first = {0}, second = {0}, third = {0}, fourth = {0};
+        for (Py_ssize_t tap = 0; tap < taps; tap++, place += 3) {
+            first += weight[tap] * *(const pixel *)place;
+            second += weight[tap] * *(const pixel *)(place + stride);
+            third += weight[tap] * *(const pixel *)(place + 2 * stride);
+            fourth += weight[tap] * *(const pixel *)(place + 3 * stride);
+        }
+        float *value = values + 3 * x;
+        *(pixel *)value = first;
+        *(pixel *)(value + 3 * width + 1) = second;
+        *(pixel *)(value + 2 * (3 * width + 1)) = third;
+        *(pixel *)(value + 3 * (3 * width + 1)) = fourth;
     }
 }
 
@@ -84,12 +97,17 @@ typedef struct {
 static void resize_lines(const uint8_t *picture, Py_ssize_t width, axis rows, axis columns, float *sums,
                          float *values, uint8_t *out)
 {
-    for (Py_ssize_t y = 0; y < rows.results; y++) {
-        sum_rows(picture + 3 * width * rows.firsts[y], 3 * width, rows.weights + y * rows.taps, rows.taps, sums);
-        if (columns.results != width)
-            sum_pixels(sums, columns.firsts, columns.weights, columns.taps, columns.results, values);
-        round_values(columns.results == width ? sums : values, 3 * columns.results,
-                     out + 3 * columns.results * y);
+    const Py_ssize_t stride = 3 * width + 1, result = 3 * columns.results;
+    const int same = columns.results == width;
+    for (Py_ssize_t begin = 0; begin < rows.results; begin += LINES) {
+        const Py_ssize_t count = rows.results - begin < LINES ? rows.results - begin : LINES;
+        for (Py_ssize_t i = 0; i < count; i++)
+            sum_rows(picture + 3 * width * rows.firsts[begin + i], 3 * width,
+                     rows.weights + (begin + i) * rows.taps, rows.taps, sums + i * stride);
+        if (!same)
+            sum_pixels(sums, stride, columns.firsts, columns.weights, columns.taps, columns.results, values);
+        for (Py_ssize_t i = 0; i < count; i++)
+            round_values((same ? sums : values) + i * (result + 1), result, out + result * (begin + i));
     }
 }
 
@@ -121,14 +139,14 @@ static int resize_buffers(const Py_buffer *buffers, Py_ssize_t width)
         PyErr_SetString(PyExc_ValueError, "the result has another size than the weights say");
         return 0;
     }
-    float *sums = malloc((size_t)(3 * (width + columns.results) + 2) * sizeof(float));
+    const size_t floats = (size_t)(LINES * (3 * (width + columns.results) + 2));
+    float *sums = calloc(floats, sizeof(float));
     if (!sums) {
         PyErr_NoMemory();
         return 0;
     }
-    sums[3 * width] = 0.0f;
     Py_BEGIN_ALLOW_THREADS
-    resize_lines(buffers[PICTURE].buf, width, rows, columns, sums, sums + 3 * width + 1, buffers[OUT].buf);
+    resize_lines(buffers[PICTURE].buf, width, rows, columns, sums, sums + LINES * (3 * width + 1), buffers[OUT].buf);
     Py_END_ALLOW_THREADS
     free(sums);
     return 1;

@@ -34,6 +34,16 @@ class DecodeJob:
     source: SourceFingerprint | None = None
 
     @property
+    def source_bytes(self) -> int:
+        """Size of the file; 0 where it is not there."""
+        if self.source is not None:
+            return self.source.source_bytes
+        try:
+            return os.stat(self.path).st_size
+        except (OSError, ValueError):
+            return 0
+
+    @property
     def needs_torch(self) -> bool:
         """Whether its resize is torch's own."""
         return self.spec.resize == "exact"

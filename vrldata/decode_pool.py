@@ -245,14 +245,18 @@ class DecodePool(threading.Thread):
         for process in idle:
             if not process.ready or not self._jobs:
                 continue
-            if self._jobs[0].needs_torch and not process.with_torch:
+            # large files first: at the end no worker waits long for another
+            job = max(list(self._jobs), key=lambda job: job.source_bytes)
+            if job.needs_torch and not process.with_torch:
                 self._remove(process)
             else:
-                self._assign(process, self._jobs.popleft())
+                self._jobs.remove(job)
+                self._assign(process, job)
         starting = sum(not process.ready for process in self._tasks)
         wanted, self._early = max(len(self._jobs), self._early), 0
         while starting < wanted and len(self._tasks) < self._limits.workers:
-            with_torch = any(job.needs_torch for job in self._jobs) if self._jobs else self._with_torch
+            waiting = list(self._jobs)
+            with_torch = any(job.needs_torch for job in waiting) if waiting else self._with_torch
             self._take_on(DecodeProcess(with_torch=with_torch))
             starting += 1
 

@@ -5,6 +5,7 @@ Memory holds the sampled frames and the few pictures under conversion, never the
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,6 +61,8 @@ class FrameCollector:
     ) -> None:
         if self._converter is not None:
             self._converter.shutdown(wait=True, cancel_futures=True)
+        # PyAV ties a frame and its side data into a cycle, which holds on to the memory of the decoder
+        gc.collect(1)
 
     @property
     def complete(self) -> bool:

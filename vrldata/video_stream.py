@@ -82,6 +82,8 @@ def open_video(file: Path) -> Iterator[Any]:
             f"file:{os.fspath(file)}",
             format=_format_of(start),
             metadata_errors="replace",
+            # the pictures that FFmpeg decodes to learn their format are seen by nobody
+            options={"skip_loop_filter": "all"},
             container_options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS},
         )
     except (av.error.FFmpegError, ValueError) as error:

@@ -98,4 +98,6 @@ def shared_memory(size: int) -> tuple[int, mmap.mmap]:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
-    return descriptor, mmap.mmap(descriptor, size)
+    # all of it is going to be written: one call for its pages costs less than a fault for each
+    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    return descriptor, mmap.mmap(descriptor, size, flags=flags)

@@ -8,12 +8,14 @@ defines the two operator schemas only when that fails. It costs nothing until to
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from types import ModuleType
+from importlib.machinery import ModuleSpec, PathFinder
+
+TYPE_CHECKING = False  # `typing` takes a fifth of Python's start
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import ModuleType
 
 _SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -22,14 +24,16 @@ _SCHEMAS = {
 _kept_libraries: list[object] = []
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         if fullname != "torchvision":
             return None
+        from pathlib import Path
+
         sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
             define_missing_operators(Path(spec.origin).parent)
         return spec
