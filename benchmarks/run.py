@@ -27,7 +27,7 @@ FOLDER = Path(__file__).resolve().parent
 PARTS: dict[str, list[str]] = {
     "read": ["read.py", "--only", "read"],
     "disk": ["read.py", "--only", "codecs"],
-    "build": ["build.py"],
+    "build": ["build.py", "--rounds", "3"],
     "decode": ["decode.py"],
     "epoch": ["epoch.py"],
     "memory": ["memory.py"],
