@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from vrldata.errors import DecodeError
 from vrldata.media_file import SourceFingerprint, find_media_file, read_head, source_fingerprint
-from vrldata.sampling import SamplingSpec, normalise_video_path
+from vrldata.sampling import PREPROCESS_VERSION, SamplingSpec, normalise_video_path
 
 if TYPE_CHECKING:
     from vrldata.dataset import Dataset
@@ -140,8 +140,6 @@ def stored_clips(dataset: Dataset) -> dict[str, StoredClip]:
 
 def _is_current(preprocess_version: str | None) -> bool:
     """Whether the pixels are those that decoding would give today; those of other programs stay."""
-    from vrldata.decoding import PREPROCESS_VERSION
-
     own = PREPROCESS_VERSION.split("-")[0] + "-"
     return preprocess_version == PREPROCESS_VERSION or not (preprocess_version or "").startswith(own)
 

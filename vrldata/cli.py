@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import sys
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -66,4 +69,29 @@ app.info.cls = LazyCommands
 def main() -> None:
     """Entry point of the console script."""
     load_quickly()
+    if _makes_a_dataset(sys.argv[1:]):
+        from vrldata.decode_process import start_nursery
+
+        # while the libraries of the command line load here, those of decoders load there
+        start_nursery()
     run(app)
+
+
+def _makes_a_dataset(arguments: list[str]) -> bool:
+    """Whether decoders are all but sure to be needed: the command builds a dataset that is not there yet."""
+    if "build" not in arguments or "--help" in arguments or "--ray" in arguments:
+        return False
+    out = _value_of("--out", arguments)
+    if not out or "://" in out or _value_of("--workers", arguments) == "0":
+        return False
+    return not os.path.exists(os.path.join(out, "frames.lance"))
+
+
+def _value_of(option: str, arguments: list[str]) -> str:
+    """What follows an option, behind `=` or a space; empty where it is not given."""
+    for argument, following in pairwise([*arguments, ""]):
+        if argument == option:
+            return following
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+    return ""

@@ -24,9 +24,8 @@ from typing import Any
 
 from vrldata.decode_jobs import DecodeJob, DecodeResult, result_of
 from vrldata.decode_process import DecodeProcess, resident_bytes
-from vrldata.decoding import MAX_THREADS
 from vrldata.errors import ConfigError, DecodeError, missing_extra
-from vrldata.processors import available_cpus
+from vrldata.processors import MAX_THREADS, available_cpus
 from vrldata.worker_channel import ChannelClosed
 
 START_DEADLINE_S = 180.0

@@ -5,6 +5,7 @@ Decoders are forked by a `decode_nursery`, a child of this process that lives un
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
@@ -90,6 +91,7 @@ class _Nursery:
     Attributes:
         with_torch: torch is among its libraries.
         decoders: that have been asked for and not ended.
+        was_asked: for a decoder, at least once.
         errors: what it printed.
     """
 
@@ -105,6 +107,7 @@ class _Nursery:
         options = json.dumps({"with_torch": with_torch})
         self.with_torch = with_torch
         self.decoders = 0
+        self.was_asked = False
         self.errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         with theirs:
             self._process = subprocess.Popen(
@@ -184,6 +187,14 @@ _nurseries: dict[tuple[int, bool], _Nursery] = {}
 _nurseries_lock = threading.Lock()
 
 
+def start_nursery() -> None:
+    """Have the libraries of decoders imported before it is known how many are wanted, if any."""
+    with _nurseries_lock:
+        nursery = _nurseries[os.getpid(), False] = _Nursery(with_torch=False)
+    # ended with its last decoder in any other case
+    atexit.register(lambda: None if nursery.was_asked else nursery.close())
+
+
 def _nursery_for_one_more(with_torch: bool) -> _Nursery:
     key = (os.getpid(), with_torch)
     with _nurseries_lock:
@@ -191,6 +202,7 @@ def _nursery_for_one_more(with_torch: bool) -> _Nursery:
         if nursery is None or not nursery.runs:
             nursery = _nurseries[key] = _Nursery(with_torch=with_torch)
         nursery.decoders += 1
+        nursery.was_asked = True
         return nursery
 
 

@@ -23,19 +23,14 @@ from vrldata.frame_plan import FramePlan, metadata_of, plan_frames
 from vrldata.frame_reader import Walk, read_all
 from vrldata.media_file import find_media_file, read_head
 from vrldata.picture import check_picture_size
-from vrldata.processors import available_cpus
+from vrldata.processors import default_threads
 from vrldata.sampling import SamplingSpec, normalise_video_path
 from vrldata.segment_reader import plan_segments, read_segments
 from vrldata.timeline import Timeline, joined, timeline_by_rate, timeline_of
 from vrldata.types import Clip, VideoMetadata
 from vrldata.video_stream import PacketTable, open_video, packets_of
 
-PREPROCESS_VERSION = "vrl-2"
-"""Changes when the same file and spec give other pixels: rows of another version are decoded again."""
-
 KINDS = ("video", "image")
-MAX_THREADS = 4
-"""Decoder threads of one file when none are asked for."""
 
 
 def decode(
@@ -114,11 +109,6 @@ def decoder_version(kind: str = "video") -> str:
     except ImportError as error:
         raise missing_extra("PyAV", "build", "Decoding video") from error
     return f"PyAV {av.__version__}, FFmpeg {av.ffmpeg_version_info}"
-
-
-def default_threads() -> int:
-    """Threads of one decoder: the CPUs of this process, at most 4."""
-    return min(MAX_THREADS, available_cpus())
 
 
 def _allocate(shape: tuple[int, int, int, int]) -> NDArray[np.uint8]:

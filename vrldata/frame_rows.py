@@ -14,6 +14,7 @@ import pyarrow as pa
 from vrldata.appending import insert_rows
 from vrldata.codecs import Buffer, Codec, encode_frames
 from vrldata.commits import MergeResult, committed, writable
+from vrldata.sampling import PREPROCESS_VERSION
 from vrldata.tables import PAYLOAD_COLUMN, now, schema
 from vrldata.types import Clip
 
@@ -61,14 +62,12 @@ def encode_clip(
     """Pack a clip. For `raw` the payload is a view of the frames, without a copy.
 
     Args:
-        preprocess_version: of the code that made the pixels; defaults to that of `decoding`.
+        preprocess_version: of the code that made the pixels; defaults to that of today.
 
     Raises:
         StoreError: the frames are not uint8 (T, H, W, 3).
     """
     if preprocess_version is None:
-        from vrldata.decoding import PREPROCESS_VERSION
-
         preprocess_version = PREPROCESS_VERSION
     payload = encode_frames(clip.frames, codec)
     spec = dataclasses.replace(clip.spec, codec=str(codec))

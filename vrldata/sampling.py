@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 
 from vrldata.errors import ConfigError, DecodeError, nearest
 
+PREPROCESS_VERSION = "vrl-2"
+"""Changes when the same file and spec give other pixels: rows of another version are decoded again."""
+
 MAX_ASPECT_RATIO = 200
 """Longer side over shorter side from which the reference refuses a picture."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from vrldata.cli import _makes_a_dataset
 
 
 def python(program: str) -> str:
@@ -51,3 +55,41 @@ print((gc.get_threshold(), list(sys.meta_path)) == before)
 def test_a_build_plans_before_arrow_and_lance_are_loaded() -> None:
     program = "import sys, vrldata.build, vrldata.annotations, vrldata.decode_pool; "
     assert python(program + "print({'pyarrow', 'lance', 'pandas'} & set(sys.modules))") == "set()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["build", "a.jsonl", "--out", "new"], True),
+        (["-q", "build", "a.jsonl", "--out=new", "--workers", "2"], True),
+        (["build", "a.jsonl", "--out", "old"], False),
+        (["build", "a.jsonl", "--out", "s3://bucket/new"], False),
+        (["build", "a.jsonl", "--out", "new", "--ray", "local"], False),
+        (["build", "a.jsonl", "--out", "new", "--workers=0"], False),
+        (["build", "a.jsonl", "--out"], False),
+        (["build", "--out", "new", "--help"], False),
+        (["info", "new"], False),
+    ],
+)
+def test_decoders_get_ready_only_for_a_dataset_that_is_not_there(tmp_path, monkeypatch, arguments, expected):
+    monkeypatch.chdir(tmp_path)
+    Path("old/frames.lance").mkdir(parents=True)
+    assert _makes_a_dataset(arguments) is expected
+
+
+@pytest.mark.parametrize("arguments", [["none.jsonl", "--video-root", "."], ["none.jsonl"], []])
+def test_a_build_that_cannot_begin_leaves_no_process(tmp_path, arguments):
+    program = "from vrldata.cli import main; main()"
+    command = [sys.executable, "-c", program, "build", *arguments, "--out", "new"]
+    mark = {**os.environ, "VRL_TEST_MARK": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=mark, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert not (tmp_path / "new").exists()
+    assert not [one for one in Path("/proc").glob("[0-9]*/environ") if str(tmp_path) in _environment(one)]
+
+
+def _environment(file):
+    try:
+        return file.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
