@@ -153,6 +153,7 @@ class DecodePool(threading.Thread):
         self._lock = threading.Lock()
         self._in_flight = 0
         self._failed_starts = 0
+        self._dead_nursery: object | None = None
         self._closed = False
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -371,12 +372,14 @@ class DecodePool(threading.Thread):
     def _lose(self, process: DecodeProcess, reason: str | None = None) -> None:
         """A worker is gone or must go: its job fails, and the next job starts another."""
         task = self._tasks.get(process)
+        nursery = process.dead_nursery
         ended = self._remove(process)
         if task is not None:
             text = f"{os.fspath(task.job.path)}: {reason or ended}"
             seconds = time.monotonic() - task.started_at
             self._deliver(task, DecodeResult(job=task.job, clip=None, reason=text, seconds=seconds))
-        elif not process.ready:
+        elif not process.ready and (nursery is None or nursery is not self._dead_nursery):
+            self._dead_nursery = nursery
             self._failed_starts += 1
             if self._failed_starts >= _MAX_FAILED_STARTS:
                 self._results.put((DecodeError(f"decode workers cannot be started: {ended}"), 0))

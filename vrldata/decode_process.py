@@ -59,6 +59,11 @@ class DecodeProcess:
             self._process_id = self._nursery.process_id(self._number)
         return self._process_id
 
+    @property
+    def dead_nursery(self) -> object | None:
+        """What it was to be forked by, where that is gone: one such death is the end of several starts."""
+        return None if self._nursery.runs else self._nursery
+
     def send(self, message: dict[str, Any]) -> None:
         """See `Channel.send`."""
         self.channel.send(message)
@@ -155,7 +160,7 @@ class _Nursery:
             its exit code, negative for a signal; None where there is none; the nursery's where that is gone.
         """
         with self._lock, suppress(ChannelClosed):
-            if not self._up and not select.select([self._channel.endpoint], [], [], 0)[0]:
+            if not self._up and not self._has_spoken():
                 # still importing: there is nothing to kill yet, and nobody waits for it
                 self._channel.send({"kind": "drop", "number": number})
                 return None
@@ -170,6 +175,12 @@ class _Nursery:
         self._process.wait()
         self._channel.close()
         self.errors.close()
+
+    def _has_spoken(self) -> bool:
+        """It is up, or gone: there is something to read."""
+        poll = select.poll()
+        poll.register(self._channel.endpoint, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _wait_until_up(self) -> None:
         if not self._up:

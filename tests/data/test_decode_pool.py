@@ -319,6 +319,15 @@ def test_a_nursery_that_died_costs_no_clip(video):
     assert not children_of(os.getpid())
 
 
+def test_a_nursery_that_dies_before_its_decoders_start_is_one_failed_start(video):
+    with closing(open_pool(DecodeLimits(workers=6), start=6)) as pool:
+        wait_until(lambda: children_of(os.getpid()))
+        (nursery,) = children_of(os.getpid())
+        os.kill(nursery, signal.SIGKILL)
+        results = list(pool.decode([job(video) for _ in range(6)]))
+    assert all(result.clip is not None for result in results)
+
+
 def test_decoders_of_one_pool_share_a_nursery_that_has_one_thread(video):
     with closing(open_pool(DecodeLimits(workers=3), start=3)):
         wait_until(lambda: len(workers_of(os.getpid())) == 3)
