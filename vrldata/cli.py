@@ -84,7 +84,9 @@ def _makes_a_dataset(arguments: list[str]) -> bool:
     out = _value_of("--out", arguments)
     if not out or "://" in out or _value_of("--workers", arguments) == "0":
         return False
-    return not os.path.exists(os.path.join(out, "frames.lance"))
+    from vrldata.location import table_path
+
+    return not os.path.exists(table_path(out, "frames"))
 
 
 def _value_of(option: str, arguments: list[str]) -> str:

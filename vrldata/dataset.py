@@ -22,6 +22,7 @@ from vrldata.location import (
     open_table,
     release_versions,
     storage_options,
+    table_path,
 )
 from vrldata.readers import hf_dataset, ray_dataset, ray_iterator, torch_dataset
 from vrldata.uri import DatasetUri
@@ -134,7 +135,7 @@ class Dataset:
 
     def table_path(self, table: str) -> str:
         """Where a table lies, as Lance takes it."""
-        return f"{self.root}/data/{table}.lance"
+        return table_path(self.root, table)
 
     def open_table(self, table: str) -> LanceDataset:
         """The newest version of a table, freshly opened.

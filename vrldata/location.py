@@ -121,6 +121,11 @@ def release_versions(releases: lance.LanceDataset, uri: DatasetUri) -> Mapping[s
     return found.get(release, {})
 
 
+def table_path(root: str, table: str) -> str:
+    """Where a table of the dataset at `root` lies."""
+    return f"{root}/data/{table}.lance"
+
+
 def is_new(dataset: Dataset) -> bool:
     """Whether the tables are yet to be made, on this machine: then there is nothing to reuse for a build."""
     return dataset.is_local and not os.path.exists(dataset.table_path("frames"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import vrldata
 from vrldata.cli import _makes_a_dataset
 
 
@@ -73,7 +74,7 @@ def test_a_build_plans_before_arrow_and_lance_are_loaded() -> None:
 )
 def test_decoders_get_ready_only_for_a_dataset_that_is_not_there(tmp_path, monkeypatch, arguments, expected):
     monkeypatch.chdir(tmp_path)
-    Path("old/frames.lance").mkdir(parents=True)
+    vrldata.create("old")
     assert _makes_a_dataset(arguments) is expected
 
 
