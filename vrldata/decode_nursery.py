@@ -69,9 +69,9 @@ def _fork(channel: Channel, descriptor: int) -> int:
         channel.close()
         os.setsid()
         serve(Channel(socket.socket(fileno=descriptor)))
-    except BaseException:  # noqa: BLE001 - nothing of the nursery may go on in the fork
-        traceback.print_exc()
     finally:
+        # whatever ended it is told, and nothing of the nursery goes on in the fork
+        traceback.print_exc()
         os._exit(1)
 
 

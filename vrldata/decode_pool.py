@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from vrldata.decode_jobs import DecodeJob, DecodeResult, result_of
@@ -146,7 +147,7 @@ class DecodePool(threading.Thread):
     ) -> None:
         super().__init__(name="vrl-decode-pool", daemon=True)
         self._limits, self._early, self._with_torch = limits, early, with_torch
-        self._jobs: deque[DecodeJob] = deque()
+        self._jobs: deque[tuple[int, DecodeJob]] = deque()
         self._begun: deque[DecodeJob] = deque()
         self._results: queue.Queue[tuple[DecodeResult | DecodeError, int]] = queue.Queue()
         self._tasks: dict[DecodeProcess, _Task | None] = {}
@@ -168,7 +169,7 @@ class DecodePool(threading.Thread):
     def begin(self, jobs: Iterable[DecodeJob]) -> None:
         """Take a few jobs before the caller is ready for results; `decode` has to be given the same first."""
         self._begun.extend(islice(jobs, JOBS_AHEAD * self._limits.workers))
-        self._jobs.extend(self._begun)
+        self._jobs.extend((job.source_bytes, job) for job in self._begun)
         self._wake()
 
     def decode(self, jobs: Iterable[DecodeJob]) -> Iterator[DecodeResult]:
@@ -185,7 +186,7 @@ class DecodePool(threading.Thread):
                 if self._begun:
                     assert job == self._begun.popleft()
                 else:
-                    self._jobs.append(job)
+                    self._jobs.append((job.source_bytes, job))
                     self._wake()
             if not unfinished:
                 return
@@ -246,17 +247,17 @@ class DecodePool(threading.Thread):
             if not process.ready or not self._jobs:
                 continue
             # large files first: at the end no worker waits long for another
-            job = max(list(self._jobs), key=lambda job: job.source_bytes)
-            if job.needs_torch and not process.with_torch:
+            largest = max(list(self._jobs), key=itemgetter(0))
+            if largest[1].needs_torch and not process.with_torch:
                 self._remove(process)
             else:
-                self._jobs.remove(job)
-                self._assign(process, job)
+                self._jobs.remove(largest)
+                self._assign(process, largest[1])
         starting = sum(not process.ready for process in self._tasks)
         wanted, self._early = max(len(self._jobs), self._early), 0
         while starting < wanted and len(self._tasks) < self._limits.workers:
             waiting = list(self._jobs)
-            with_torch = any(job.needs_torch for job in waiting) if waiting else self._with_torch
+            with_torch = any(job.needs_torch for _, job in waiting) if waiting else self._with_torch
             self._take_on(DecodeProcess(with_torch=with_torch))
             starting += 1
 

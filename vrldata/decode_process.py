@@ -96,7 +96,6 @@ class _Nursery:
     Attributes:
         with_torch: torch is among its libraries.
         decoders: that have been asked for and not ended.
-        was_asked: for a decoder, at least once.
         errors: what it printed.
     """
 
@@ -112,7 +111,6 @@ class _Nursery:
         options = json.dumps({"with_torch": with_torch})
         self.with_torch = with_torch
         self.decoders = 0
-        self.was_asked = False
         self.errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         with theirs:
             self._process = subprocess.Popen(
@@ -201,9 +199,15 @@ _nurseries_lock = threading.Lock()
 def start_nursery() -> None:
     """Have the libraries of decoders imported before it is known how many are wanted, if any."""
     with _nurseries_lock:
-        nursery = _nurseries[os.getpid(), False] = _Nursery(with_torch=False)
-    # ended with its last decoder in any other case
-    atexit.register(lambda: None if nursery.was_asked else nursery.close())
+        _nurseries[os.getpid(), False] = _Nursery(with_torch=False)
+    atexit.register(_end_unused)
+
+
+def _end_unused() -> None:
+    """End the nurseries that no decoder was asked of; any other has ended with its last one."""
+    for (process_id, _), nursery in _nurseries.items():
+        if process_id == os.getpid() and not nursery.decoders:
+            nursery.close()
 
 
 def _nursery_for_one_more(with_torch: bool) -> _Nursery:
@@ -213,7 +217,6 @@ def _nursery_for_one_more(with_torch: bool) -> _Nursery:
         if nursery is None or not nursery.runs:
             nursery = _nurseries[key] = _Nursery(with_torch=with_torch)
         nursery.decoders += 1
-        nursery.was_asked = True
         return nursery
 
 

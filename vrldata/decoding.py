@@ -123,13 +123,13 @@ def _decode_video(file: Path, spec: SamplingSpec, threads: int, allocate: Alloca
         held: list[Any] = []
         with open_video(file) as container:
             table = packets_of(file, container, held)
-            again = bool(held) or table.indexed
-            if table.timed and again:
+            goes_on = bool(held) or table.indexed
+            if table.timed and goes_on:
                 decoded = _decode_foretold(file, table, spec, threads, allocate, container, held)
                 if decoded is not None:
                     return decoded
         held.clear()
-        if table.timed and not again:
+        if table.timed and not goes_on:
             decoded = _decode_foretold(file, table, spec, threads, allocate)
             if decoded is not None:
                 return decoded
